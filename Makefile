@@ -44,7 +44,9 @@ upto_loop = $(firstword $(2)) $(if $(filter $(1),$(firstword $(2))),,$(call upto
 libs_upto = $(foreach l,$(call reverse,$(call upto,$(1))),$(if $(call src_of,$(l)),$(call lib_of,$(l))))
 
 .PHONY: all check unit system tidy format asan tsan clean install help bench-read bench-counter
-all: $(BUILD)/cryptfs helpers
+# Archives first, so that a layer builds by itself before the program above it links.
+all: $(foreach l,$(LAYERS),$(if $(call src_of,$(l)),$(call lib_of,$(l)))) \
+	$(if $(wildcard src/cmd/main.c),$(BUILD)/cryptfs helpers)
 
 include $(wildcard test/test.mk)
 
