@@ -14,14 +14,28 @@ $(BUILD)/test/unit/$(1)/%: test/unit/$(1)/%.c $(call libs_upto,$(1)) $(wildcard 
 endef
 $(foreach l,$(LAYERS),$(eval $(call unit_rule,$(l))))
 
+# Programs that the scripts under test/ use. They stand alone: what judges ours links nothing of it.
+rig_src    := $(wildcard test/rig/*.c)
+rig_bin    := $(patsubst test/rig/%.c,$(BUILD)/test/rig/%,$(rig_src))
+$(BUILD)/test/rig/%: test/rig/%.c include/base.h Makefile test/test.mk
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $< $(shell pkg-config --libs libgcrypt)
+
+# Programs that feed images to the layers below front, without FUSE and without a cipher.
+image_src  := $(wildcard test/image/*.c)
+image_bin  := $(patsubst test/image/%.c,$(BUILD)/test/image/%,$(image_src))
+$(BUILD)/test/image/%: test/image/%.c $(call libs_upto,ext4) Makefile test/test.mk
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $< $(call libs_upto,ext4) $(LIBS)
+
 bench_src  := $(wildcard test/bench/bench_*.c)
 bench_bin  := $(patsubst test/bench/%.c,$(BUILD)/test/bench/%,$(bench_src))
 $(BUILD)/test/bench/%: test/bench/%.c $(call libs_upto,front)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $< $(call libs_upto,front) $(LIBS) $(JEMALLOC)
 
-.PHONY: tests
-tests: $(unit_bin)
+.PHONY: tests image
+tests: $(unit_bin) $(rig_bin) $(image_bin)
 
 check: all tests
 	BUILD=$(BUILD) test/run unit system
@@ -29,8 +43,11 @@ check: all tests
 unit: tests
 	BUILD=$(BUILD) test/run unit
 
-system: all
+system: all tests
 	BUILD=$(BUILD) test/run system
+
+image: tests
+	BUILD=$(BUILD) test/run image
 
 SAN_ASAN := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 SAN_TSAN := -fsanitize=thread -fno-omit-frame-pointer
