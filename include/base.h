@@ -18,6 +18,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "lock.h"
+
 /* --- attributes ------------------------------------------------------------------------------ */
 
 #define must_check        __attribute__((warn_unused_result))
@@ -48,6 +50,7 @@ noreturn_fn void ensure_failed(const char *cond, const char *file, int line);
  * call is made) through err_from_errno() and leaves in front/ and cmd/ through err_errno(). The
  * text is a plain phrase that fits behind "mount.cryptfs: /dev/sdb: ".
  */
+/* clang-format off: one code a line */
 #define ERR_TABLE(x)                                                                               \
 	/* base and system */                                                                      \
 	x(NOMEM, ENOMEM, "out of memory") x(IO, EIO, "input/output error") x(NOENT, ENOENT,        \
@@ -94,8 +97,8 @@ noreturn_fn void ensure_failed(const char *cond, const char *file, int line);
 				"the journal is on another device; mount with -o ro,noload")       \
 				x(JOURNAL_FEATURE, ENOTSUP,                                        \
 					"the journal uses a feature that is not supported; run "   \
-					"fsck.cryptfs, "                                           \
-					"or mount with -o ro,noload") /* ext4 */                   \
+					"fsck.cryptfs, or "                                        \
+					"mount with -o ro,noload") /* ext4 */                      \
 		x(EXT4_NONE, EINVAL, "no ext2, ext3 or ext4 file system inside") x(EXT4_FEATURE,   \
 			ENOTSUP, "the file system uses a feature that is not supported")           \
 			x(EXT4_GEOMETRY, EUCLEAN,                                                  \
@@ -103,6 +106,7 @@ noreturn_fn void ensure_failed(const char *cond, const char *file, int line);
 				x(EXT4_BLOCK_SIZE, ENOTSUP,                                        \
 					"block size is not supported") /* front, cmd */            \
 		x(FUSE, EIO, "FUSE failed")
+/* clang-format on */
 
 enum err {
 	OK = 0,
@@ -286,32 +290,42 @@ enum err thread_start(pthread_t *out, const char *name, void *(*run)(void *), vo
 uint64_t clock_ns(void); /* CLOCK_MONOTONIC */
 
 /* --- the relaxed counters --------------------------------------------------------------------
- * Two counters for two promises (the design's §5); neither ever sums its slots on the fast path.
+ * Two counters for two promises (the design's §5). The fast path of both touches the thread's own
+ * slot and lines that nobody writes, nothing else; `slot` is thread_slot() modulo the counter's
+ * slots, tests pass their own. Threads may share a slot, it is only slower then.
  *
  * cap_counter: "about how many are out". A thread adds to its own slot and folds into the global
- * value when the slot reaches +-CAP_BATCH; the check reads the global value only. Error, stated:
- * a claim is admitted while the global value is below the cap, so at most
- * (CAP_BATCH - 1 + largest claim) x threads are out beyond it.
+ * value when the slot reaches +-CAP_BATCH; the check comes with the fold and reads the global
+ * value only. Error, stated: at most (CAP_BATCH - 1 + largest claim) x threads are out beyond the
+ * cap. A claim that finds the cap reached makes the counter `full`: all slots are folded once,
+ * and until an eighth of the cap is free again claims and releases go to the global value. So
+ * what other threads released cannot lie unseen in their slots while somebody waits for it: who
+ * was refused may wait for the next release, and every release is seen by the claims after it.
  *
  * credit_counter: "never more than there are". A slot holds credit already taken from the global
  * value in batches of CREDIT_BATCH, so overcommit is impossible by construction. Below
- * low_watermark (a fraction of the total that does not depend on the number of slots) claims are
- * single and releases go to the global value. The first claim to find it empty drains every
- * slot once, and again only if a batch was taken since, so the cost per claim does not grow with
- * the number of slots.
+ * low_watermark (a fraction of the total that does not depend on the number of slots) slots are
+ * closed, claims are single and releases go to the global value. The first claim to find too
+ * little drains every open slot once; a slot opens again only above open_watermark, so the cost
+ * per claim does not grow with the number of slots. A refusal is exact: there is an instant during
+ * the call at which fewer than n units were free anywhere, other threads' hands included.
  *
- * `slot` is thread_slot() modulo the counter's slots; tests pass their own. Two threads may share
- * a slot: slots are atomic, only slower when shared.
+ * Claims and releases may be made with any lock held except the log's; a slow path takes the
+ * counter's own mutex for a short time.
  */
 enum { CAP_BATCH = 32, CREDIT_BATCH = 32 };
 
 struct counter_slot {
 	_Atomic int64_t value;
+	bool listed GUARDED_BY(counter_token); /* credit_counter: in its list of open slots */
 } cacheline_aligned;
 
 struct cap_counter {
 	_Atomic int64_t global cacheline_aligned;
-	int64_t cap;
+	struct mutex turn; /* entering and leaving `full`, and refusing */
+	/* From here on written rarely: every claim reads this line. */
+	int64_t cap cacheline_aligned;
+	_Atomic bool full;
 	unsigned slots;
 	struct counter_slot *slot;
 };
@@ -323,11 +337,15 @@ int64_t cap_counter_read(const struct cap_counter *c);                 /* the gl
 int64_t cap_counter_sum(const struct cap_counter *c); /* exact when quiet; for status and tests */
 
 struct credit_counter {
-	_Atomic int64_t global cacheline_aligned; /* free units not in any slot */
-	_Atomic uint64_t batches;                 /* batches taken since the last drain */
-	int64_t low_watermark;
+	_Atomic int64_t global cacheline_aligned;  /* free units not in any slot */
+	struct mutex turn;                         /* opening slots, draining, refusing */
+	unsigned listed GUARDED_BY(counter_token); /* slots opened since the last drain */
+	/* From here on written only at init: every claim reads this line. */
+	int64_t low_watermark cacheline_aligned;
+	int64_t open_watermark;
 	unsigned slots;
-	struct counter_slot *slot; /* credit held, >= 0 */
+	struct counter_slot *slot; /* credit held, or a negative state */
+	unsigned *list PT_GUARDED_BY(counter_token);
 };
 enum err credit_counter_init(struct credit_counter *c, int64_t units, unsigned slots) must_check;
 void credit_counter_destroy(struct credit_counter *c);
@@ -345,7 +363,5 @@ extern _Thread_local uint64_t shared_line_ops;
 #else
 #define SHARED_LINE_OP() ((void)0)
 #endif
-
-#include "lock.h"
 
 #endif

@@ -46,6 +46,7 @@ enum lock_rank {
 	LOCK_RANK_shard,     /* a shard of a cache */
 	LOCK_RANK_page,      /* the page depot */
 	LOCK_RANK_ioq,       /* request queues and their statistics */
+	LOCK_RANK_counter,   /* a counter's slow path, whatever else is held */
 	LOCK_RANK_log,       /* leaf: nothing is taken under it */
 };
 
@@ -137,6 +138,7 @@ LOCK_CLASS_MUTEX(journal)
 LOCK_CLASS_MUTEX(shard)
 LOCK_CLASS_MUTEX(page)
 LOCK_CLASS_MUTEX(ioq)
+LOCK_CLASS_MUTEX(counter)
 LOCK_CLASS_MUTEX(log)
 
 #endif
