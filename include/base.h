@@ -50,62 +50,72 @@ noreturn_fn void ensure_failed(const char *cond, const char *file, int line);
  * call is made) through err_from_errno() and leaves in front/ and cmd/ through err_errno(). The
  * text is a plain phrase that fits behind "mount.cryptfs: /dev/sdb: ".
  */
-/* clang-format off: one code a line */
-#define ERR_TABLE(x)                                                                               \
-	/* base and system */                                                                      \
-	x(NOMEM, ENOMEM, "out of memory") x(IO, EIO, "input/output error") x(NOENT, ENOENT,        \
-		"no such file or directory") x(ACCESS, EACCES, "permission denied") x(PERM, EPERM, \
-		"operation not permitted") x(NOSPC, ENOSPC, "no space left on device") x(ROFS,     \
-		EROFS, "read-only") x(BUSY, EBUSY, "already in use") x(EXIST, EEXIST,              \
-		"already exists") x(NOTDIR, ENOTDIR, "not a directory") x(ISDIR, EISDIR,           \
-		"is a directory") x(NOTEMPTY, ENOTEMPTY, "directory not empty") x(INVAL, EINVAL,   \
-		"invalid argument") x(NAMETOOLONG, ENAMETOOLONG, "file name too long")             \
-		x(RANGE, ERANGE, "result does not fit") x(NODATA, ENODATA, "no such attribute") x( \
-			NXIO, ENXIO, "no such device or address") x(FBIG, EFBIG, "file too large") \
-			x(MLINK, EMLINK, "too many links") x(INTR, EINTR, "interrupted")           \
-				x(NOSYS, ENOSYS, "not supported")                                  \
-					x(OPNOTSUPP, EOPNOTSUPP, "operation not supported") x(     \
-						STALE, ESTALE, "stale file handle")                \
-						x(SYSTEM, EIO, "system error") /* dev, ioq */      \
-		x(DEV_TYPE, EINVAL, "neither a regular file nor a block device") x(                \
-			DEV_SHORT, EIO, "the device is shorter than the volume on it")             \
-			x(DEV_BOUNDS, EIO, "request past the end of the device") /* cipher */      \
-		x(CIPHER_SPEC, ENOTSUP, "cipher specification is not supported")                   \
-			x(CIPHER_LIBRARY, EIO, "libgcrypt failed") /* luks */                      \
-		x(LUKS_NONE, EINVAL, "not a LUKS volume") x(                                       \
-			LUKS_HEADER, EUCLEAN, "the LUKS header is damaged") x(LUKS_KEY, EACCES,    \
-			"no key available with this passphrase or key file") x(LUKS_SLOT, ENOENT,  \
-			"no such key slot") x(LUKS_REENCRYPT, EBUSY,                               \
-			"a reencryption is in progress; finish it with 'cryptsetup reencrypt "     \
-			"--resume-only'") x(LUKS_REQUIREMENT, ENOTSUP,                             \
-			"the LUKS header asks for a feature that is not supported")                \
-			x(LUKS_INTEGRITY, ENOTSUP,                                                 \
-				"LUKS2 with integrity (dm-integrity) is not supported; use "       \
-				"cryptsetup") x(LUKS_OPAL, ENOTSUP,                                \
-				"hardware OPAL encryption is not supported; use cryptsetup")       \
-				x(LUKS_LIBRARY, EIO, "libcryptsetup failed") x(KEY_FILE, ENOENT,   \
-					"cannot read the key file") x(KEY_NO_PROMPT, ENOTTY,       \
-					"no terminal and no other way to ask for a passphrase")    \
-					x(KEY_EMPTY, EINVAL,                                       \
-						"no passphrase given") /* cache, journal */        \
-		x(CORRUPT, EUCLEAN, "the file system is damaged; run fsck.cryptfs") x(CHECKSUM,    \
-			EUCLEAN,                                                                   \
-			"a metadata checksum does not match; run fsck.cryptfs") x(JOURNAL,         \
-			EUCLEAN,                                                                   \
-			"the journal is damaged; run fsck.cryptfs, or mount with -o ro,noload")    \
-			x(JOURNAL_EXTERNAL, ENOTSUP,                                               \
-				"the journal is on another device; mount with -o ro,noload")       \
-				x(JOURNAL_FEATURE, ENOTSUP,                                        \
-					"the journal uses a feature that is not supported; run "   \
-					"fsck.cryptfs, or "                                        \
-					"mount with -o ro,noload") /* ext4 */                      \
-		x(EXT4_NONE, EINVAL, "no ext2, ext3 or ext4 file system inside") x(EXT4_FEATURE,   \
-			ENOTSUP, "the file system uses a feature that is not supported")           \
-			x(EXT4_GEOMETRY, EUCLEAN,                                                  \
-				"the superblock's geometry makes no sense; run fsck.cryptfs")      \
-				x(EXT4_BLOCK_SIZE, ENOTSUP,                                        \
-					"block size is not supported") /* front, cmd */            \
-		x(FUSE, EIO, "FUSE failed")
+/* clang-format off */
+#define ERR_TABLE(x) \
+	/* base and system */ \
+	x(NOMEM, ENOMEM, "out of memory") \
+	x(IO, EIO, "input/output error") \
+	x(NOENT, ENOENT, "no such file or directory") \
+	x(ACCESS, EACCES, "permission denied") \
+	x(PERM, EPERM, "operation not permitted") \
+	x(NOSPC, ENOSPC, "no space left on device") \
+	x(ROFS, EROFS, "read-only") \
+	x(BUSY, EBUSY, "already in use") \
+	x(EXIST, EEXIST, "already exists") \
+	x(NOTDIR, ENOTDIR, "not a directory") \
+	x(ISDIR, EISDIR, "is a directory") \
+	x(NOTEMPTY, ENOTEMPTY, "directory not empty") \
+	x(INVAL, EINVAL, "invalid argument") \
+	x(NAMETOOLONG, ENAMETOOLONG, "file name too long") \
+	x(RANGE, ERANGE, "result does not fit") \
+	x(NODATA, ENODATA, "no such attribute") \
+	x(NXIO, ENXIO, "no such device or address") \
+	x(FBIG, EFBIG, "file too large") \
+	x(MLINK, EMLINK, "too many links") \
+	x(INTR, EINTR, "interrupted") \
+	x(NOSYS, ENOSYS, "not supported") \
+	x(OPNOTSUPP, EOPNOTSUPP, "operation not supported") \
+	x(STALE, ESTALE, "stale file handle") \
+	x(SYSTEM, EIO, "system error") \
+	/* dev, ioq */ \
+	x(DEV_TYPE, EINVAL, "neither a regular file nor a block device") \
+	x(DEV_SHORT, EIO, "the device is shorter than the volume on it") \
+	x(DEV_BOUNDS, EIO, "request past the end of the device") \
+	/* cipher */ \
+	x(CIPHER_SPEC, ENOTSUP, "cipher specification is not supported") \
+	x(CIPHER_LIBRARY, EIO, "libgcrypt failed") \
+	/* luks */ \
+	x(LUKS_NONE, EINVAL, "not a LUKS volume") \
+	x(LUKS_HEADER, EUCLEAN, "the LUKS header is damaged") \
+	x(LUKS_KEY, EACCES, "no key available with this passphrase or key file") \
+	x(LUKS_SLOT, ENOENT, "no such key slot") \
+	x(LUKS_REENCRYPT, EBUSY, \
+		"a reencryption is in progress; finish it with 'cryptsetup reencrypt " \
+		"--resume-only'") \
+	x(LUKS_REQUIREMENT, ENOTSUP, "the LUKS header asks for a feature that is not supported") \
+	x(LUKS_INTEGRITY, ENOTSUP, \
+		"LUKS2 with integrity (dm-integrity) is not supported; use cryptsetup") \
+	x(LUKS_OPAL, ENOTSUP, "hardware OPAL encryption is not supported; use cryptsetup") \
+	x(LUKS_LIBRARY, EIO, "libcryptsetup failed") \
+	x(KEY_FILE, ENOENT, "cannot read the key file") \
+	x(KEY_NO_PROMPT, ENOTTY, "no terminal and no other way to ask for a passphrase") \
+	x(KEY_EMPTY, EINVAL, "no passphrase given") \
+	/* cache, journal */ \
+	x(CORRUPT, EUCLEAN, "the file system is damaged; run fsck.cryptfs") \
+	x(CHECKSUM, EUCLEAN, "a metadata checksum does not match; run fsck.cryptfs") \
+	x(JOURNAL, EUCLEAN, \
+		"the journal is damaged; run fsck.cryptfs, or mount with -o ro,noload") \
+	x(JOURNAL_EXTERNAL, ENOTSUP, "the journal is on another device; mount with -o ro,noload") \
+	x(JOURNAL_FEATURE, ENOTSUP, \
+		"the journal uses a feature that is not supported; run fsck.cryptfs, or " \
+		"mount with -o ro,noload") \
+	/* ext4 */ \
+	x(EXT4_NONE, EINVAL, "no ext2, ext3 or ext4 file system inside") \
+	x(EXT4_FEATURE, ENOTSUP, "the file system uses a feature that is not supported") \
+	x(EXT4_GEOMETRY, EUCLEAN, "the superblock's geometry makes no sense; run fsck.cryptfs") \
+	x(EXT4_BLOCK_SIZE, ENOTSUP, "block size is not supported") \
+	/* front, cmd */ \
+	x(FUSE, EIO, "FUSE failed")
 /* clang-format on */
 
 enum err {
