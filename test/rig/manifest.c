@@ -253,8 +253,9 @@ static void print_inode(int dir_fd, const char *name, int fd, const struct stat 
 		if (data_fd < 0) {
 			print_errno("data");
 		} else {
-			print_data(data_fd, st->st_size);
+			/* First: pages that were read count as data where a block is unwritten. */
 			print_holes(data_fd, st->st_size);
+			print_data(data_fd, st->st_size);
 			close(data_fd);
 		}
 	} else if (S_ISLNK(st->st_mode)) {

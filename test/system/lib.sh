@@ -185,7 +185,12 @@ rig_make_plain() {
 	shift 2
 	rm -f "$file"
 	truncate -s "$size" "$file"
-	mke2fs -q -F "$@" "$file"
+	# It warns of 128-byte inodes, which are here on purpose.
+	mke2fs -q -F "$@" "$file" 2>"$file.log" || {
+		cat "$file.log"
+		return 1
+	}
+	rm "$file.log"
 }
 # Mounts and unmounts with the kernel's ext4: rig_kernel_mount FILE DIR [OPTIONS]
 rig_kernel_mount() {
