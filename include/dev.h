@@ -4,8 +4,8 @@
  * and for tests memory and a fault injector over another device.
  *
  * Offsets and lengths are bytes. Requests need not be aligned: where the handle is O_DIRECT and a
- * request is not aligned to `align_bytes` in memory, offset and length, the implementation takes a
- * buffered path or a bounce of its own, so that a caller only loses speed. Short transfers are
+ * request is not aligned to `align_bytes` in memory, offset and length, the implementation bounces
+ * it through an aligned buffer of its own, so that a caller only loses speed. Short transfers are
  * completed inside; a read past the end is ERR_DEV_BOUNDS and never partly done.
  *
  * Threads: every call may run in parallel with every other on the same device. Calls block until
@@ -36,7 +36,7 @@ struct dev {
 	const struct dev_ops *ops;
 	enum dev_kind kind;
 	uint64_t size_bytes;
-	uint32_t align_bytes; /* what O_DIRECT wants; 512 or 4096 (1 where nothing is wanted) */
+	uint32_t align_bytes; /* what O_DIRECT wants: a power of two from 512; 1 without it */
 	bool readonly;
 	bool direct; /* O_DIRECT is in use */
 };
@@ -53,11 +53,17 @@ struct dev_open_options {
 };
 
 /*
- * ERR_NOENT, ERR_ACCESS, ERR_ROFS (asked rw, medium or file system is read-only), ERR_BUSY,
- * ERR_DEV_TYPE, ERR_IO, with detail set to one line naming what is missing.
+ * ERR_NOENT, ERR_ACCESS, ERR_PERM, ERR_ROFS (asked rw, medium or file system is read-only),
+ * ERR_BUSY, ERR_DEV_TYPE, ERR_NXIO (no medium), ERR_IO, with detail set to one line naming what is
+ * missing.
  */
 enum err dev_open(const char *path, const struct dev_open_options *options, struct dev **out)
 	must_check;
+/*
+ * Gives up the claim and keeps the device open, for a fuseblk mount, where the kernel claims the
+ * device itself. Only for what dev_open() made.
+ */
+enum err dev_drop_claim(struct dev *d) must_check;
 enum err dev_open_memory(uint64_t size_bytes, struct dev **out) must_check; /* zeroed; tests */
 uint8_t *dev_memory_bytes(struct dev *d);                                   /* tests */
 
@@ -68,7 +74,7 @@ uint8_t *dev_memory_bytes(struct dev *d);                                   /* t
 enum { DEV_FAULT_READ = 1, DEV_FAULT_WRITE = 2, DEV_FAULT_FLUSH = 4, DEV_FAULT_DISCARD = 8 };
 enum err dev_open_fault(struct dev *below, struct dev **out) must_check;
 void dev_fault_arm(struct dev *d, unsigned mask, uint64_t nth, bool for_ever, enum err error);
-uint64_t dev_fault_calls(const struct dev *d, unsigned mask); /* calls seen since it was opened */
+uint64_t dev_fault_calls(struct dev *d, unsigned mask); /* calls seen since it was opened */
 
 enum err dev_read(struct dev *d, void *buf, size_t len_bytes, uint64_t offset_bytes) must_check;
 enum err dev_readv(struct dev *d, const struct iovec *iov, int count, uint64_t offset_bytes)
