@@ -11,7 +11,8 @@
  * in 512-byte units plus the volume's iv_offset, also with larger cipher sectors. null: zeros;
  * plain: le32(s); plain64: le64(s); plain64be: be64(s) in the last 8 bytes; essiv:H:
  * E_{H(key)}(le64(s)); benbi: be64((s << (9 - log2 of the cipher block)) + 1) in the last 8;
- * eboiv: E_key(le64(s * the cipher sector size)), as dm-crypt and cryptsetup compute it.
+ * eboiv: a block of zeros encrypted in the volume's own mode with le64(s * the cipher sector size)
+ * as its IV (in CBC that is E_key of it), as dm-crypt and cryptsetup compute it.
  *
  * Threads: every call may run in parallel with every other.
  */
@@ -32,7 +33,13 @@ enum cipher_iv {
 	CIPHER_IV_BENBI,
 	CIPHER_IV_EBOIV,
 };
-enum cipher_mode { CIPHER_MODE_XTS, CIPHER_MODE_CBC, CIPHER_MODE_CTR, CIPHER_MODE_IDENTITY };
+enum cipher_mode {
+	CIPHER_MODE_XTS,
+	CIPHER_MODE_CBC,
+	CIPHER_MODE_CTR,
+	CIPHER_MODE_ECB, /* has no IV */
+	CIPHER_MODE_IDENTITY,
+};
 
 struct cipher_spec {
 	int algorithm; /* GCRY_CIPHER_*, for the key size that was given */
@@ -72,7 +79,7 @@ const struct cipher_spec *cipher_spec(const struct cipher *c);
 
 /*
  * In place (in == out) or not; len is a multiple of the spec's sector; `sector` is the first
- * sector's number in 512-byte units, iv_offset included, and a multiple of the sector size.
+ * sector's number in 512-byte units, iv_offset included.
  */
 enum err cipher_decrypt(
 	struct cipher *c, void *out, const void *in, size_t len_bytes, sector_t sector) must_check;
@@ -93,6 +100,7 @@ struct volume_config {
 	uint64_t size_bytes;   /* its length */
 	uint64_t iv_offset;    /* 512-byte units */
 };
+/* ERR_DEV_SHORT (the device ends before the volume), ERR_INVAL (a range of no whole sectors). */
 enum err volume_create(const struct volume_config *config, struct volume **out) must_check;
 void volume_destroy(struct volume *v);
 uint64_t volume_size_bytes(const struct volume *v);
