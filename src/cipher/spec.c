@@ -5,8 +5,8 @@
  * Two spellings, both dm-crypt's (Documentation/admin-guide/device-mapper/dm-crypt.rst):
  * cipher-mode-iv[:option], where a missing mode, or "plain" in its place, means cbc-plain as in old
  * headers, and capi:mode(cipher)-iv[:option]. Both end in the same parts. What we cannot do is
- * refused with the name of the part, mode first: in "xchacha12,aes-adiantum-plain64" the mode is
- * what the user knows it by.
+ * refused with the name of the part, mode and IV before cipher and key: "adiantum" and "lmk" are
+ * what the user knows such volumes by, and their ciphers and key sizes are odd only because of it.
  *
  * Does not do: several keys ("aes:64"), IVs that also change the data (lmk, tcw, elephant), and
  * whatever needs room for tags (gcm, authenc, rfc7539). Threads: no state.
@@ -264,7 +264,7 @@ static enum err spec_set_iv(const char *text, const struct spec_parts *p, struct
 		(spec->iv == CIPHER_IV_EBOIV || spec->iv == CIPHER_IV_BENBI))
 		return spec_refuse(text, "with mode 'ctr' the IV", p->iv);
 	if (spec->iv == CIPHER_IV_ESSIV)
-		return spec_set_essiv(text, p, spec);
+		return OK;
 	return p->option[0] == '\0' ? OK : spec_refuse(text, "IV option", p->option);
 }
 
@@ -298,9 +298,11 @@ enum err cipher_spec_parse(
 	if (e == OK)
 		e = spec_find_mode(text, &parts, &spec.mode);
 	if (e == OK)
-		e = spec_set_cipher(text, &parts, &spec);
-	if (e == OK)
 		e = spec_set_iv(text, &parts, &spec);
+	if (e == OK)
+		e = spec_set_cipher(text, &parts, &spec);
+	if (e == OK && spec.iv == CIPHER_IV_ESSIV)
+		e = spec_set_essiv(text, &parts, &spec);
 	if (e == OK)
 		*out = spec;
 	return e;
