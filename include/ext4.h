@@ -55,7 +55,7 @@ struct ext4_info {
  * ERR_EXT4_GEOMETRY, ERR_EXT4_BLOCK_SIZE, ERR_JOURNAL*, ERR_DEV_SHORT, ERR_IO.
  */
 enum err ext4_mount(const struct ext4_options *options, struct ext4 **out) must_check;
-void ext4_unmount(struct ext4 *fs); /* every inode reference must be back (ensure) */
+void ext4_unmount(struct ext4 *fs); /* NULL is fine; every reference must be back (ensure) */
 void ext4_info(const struct ext4 *fs, struct ext4_info *out);
 struct cache *ext4_cache(struct ext4 *fs); /* for its statistics */
 
