@@ -9,6 +9,7 @@
 #include "scratch.h"
 
 #include <grp.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 static void use_cipher(const char *text, uint32_t key_bytes, struct cipher **out)
@@ -45,8 +46,10 @@ END_TEST
 
 START_TEST(test_no_locked_memory)
 {
+	static uint8_t page[PAGE_BYTES] __attribute__((aligned(PAGE_BYTES)));
 	struct rlimit none = {0, 0};
 	struct cipher *c;
+	bool works;
 
 	if (geteuid() == 0 &&
 		(setgroups(0, NULL) != 0 || setegid(65534) != 0 || seteuid(65534) != 0)) {
@@ -54,10 +57,14 @@ START_TEST(test_no_locked_memory)
 		return;
 	}
 	ensure(setrlimit(RLIMIT_MEMLOCK, &none) == 0);
+	/* The sanitizers replace mlock by nothing that says that it worked. */
+	works = mlock(page, sizeof(page)) == 0;
 	ck_ok(cipher_library_init());
-	ck_assert(!cipher_library_locked());
+	ck_assert(cipher_library_locked() == works);
 	use_cipher("aes-xts-plain64", 64, &c);
 	cipher_destroy(c);
+	/* The leak checker, which runs at the end, needs to be root again. */
+	ensure(seteuid(getuid()) == 0);
 }
 END_TEST
 
