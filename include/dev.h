@@ -20,7 +20,7 @@
 
 struct dev;
 
-enum dev_kind { DEV_FILE, DEV_BLOCK, DEV_MEMORY, DEV_FAULT };
+enum dev_kind { DEV_FILE, DEV_BLOCK, DEV_MEMORY, DEV_FAULT, DEV_RECORDER };
 
 /* The contract between dev.c's checked entry points and an implementation. All sizes are checked.
  */
@@ -75,6 +75,27 @@ enum { DEV_FAULT_READ = 1, DEV_FAULT_WRITE = 2, DEV_FAULT_FLUSH = 4, DEV_FAULT_D
 enum err dev_open_fault(struct dev *below, struct dev **out) must_check;
 void dev_fault_arm(struct dev *d, unsigned mask, uint64_t nth, bool for_ever, enum err error);
 uint64_t dev_fault_calls(struct dev *d, unsigned mask); /* calls seen since it was opened */
+
+/*
+ * Crash recorder over `below` (owned by it from then on): see src/dev/recorder.c for the model.
+ * Holds a copy of the device and of everything written. Tests only.
+ */
+enum err dev_open_recorder(struct dev *below, struct dev **out) must_check;
+/* A claim of the layer above; *stamp is its time: it must hold in every cut at a later stamp. */
+enum err dev_recorder_mark(struct dev *d, uint64_t mark_id, uint64_t *stamp) must_check;
+uint64_t dev_recorder_stamp(struct dev *d); /* now: cuts are made at 1 .. this */
+size_t dev_recorder_flushes(struct dev *d, uint64_t *stamps, size_t room); /* start stamps */
+/*
+ * One cut, which names its image completely: the time, the seed that decides the fate of what was
+ * not flushed (0: all of it survives), and the size of the pieces that a write may tear into (the
+ * larger of the cipher sector and the disk's physical sector).
+ */
+struct dev_cut {
+	uint64_t stamp, seed;
+	uint32_t tear_bytes;
+};
+/* Fills image, size_bytes long. */
+void dev_recorder_image(struct dev *d, const struct dev_cut *cut, uint8_t *image);
 
 enum err dev_read(struct dev *d, void *buf, size_t len_bytes, uint64_t offset_bytes) must_check;
 enum err dev_readv(struct dev *d, const struct iovec *iov, int count, uint64_t offset_bytes)
