@@ -39,9 +39,12 @@ static enum err cipher_open_handles(const struct cipher *c, struct cipher_handle
 	if (c->spec.iv == CIPHER_IV_ESSIV && !h->essiv)
 		e = cipher_handle_open(cipher_algorithm_resize(c->spec.algorithm, c->essiv_key.len),
 			GCRY_CIPHER_MODE_ECB, &c->essiv_key, &h->essiv);
-	if (e == OK)
+	if (e == OK && c->xts_bulk)
+		e = cipher_xts_bulk_open(c, h);
+	else if (e == OK)
 		e = cipher_handle_open(
 			c->spec.algorithm, cipher_library_mode(c->spec.mode), &c->key, &h->data);
+	h->ready = e == OK;
 	return e;
 }
 
@@ -65,6 +68,7 @@ enum err cipher_create(
 		return ERR_NOMEM;
 	ensure(key->len == spec->key_bytes);
 	c->spec = *spec;
+	c->xts_bulk = cipher_xts_bulk_helps(spec);
 	c->handles = calloc(THREAD_SLOTS, sizeof(*c->handles));
 	e = c->handles ? OK : ERR_NOMEM;
 	if (e == OK)
@@ -104,6 +108,9 @@ void cipher_destroy(struct cipher *c)
 	for (unsigned i = 0; c->handles && i < THREAD_SLOTS; i++) {
 		gcry_cipher_close(c->handles[i].data);
 		gcry_cipher_close(c->handles[i].essiv);
+		gcry_cipher_close(c->handles[i].xts_cfb);
+		gcry_cipher_close(c->handles[i].xts_cbc);
+		gcry_cipher_close(c->handles[i].xts_tweak);
 	}
 	free(c->handles);
 	secret_free(&c->key);
@@ -116,29 +123,38 @@ const struct cipher_spec *cipher_spec(const struct cipher *c)
 	return &c->spec;
 }
 
-static enum err cipher_set_iv(const struct cipher *c, const struct cipher_handles *h, sector_t s)
+static gcry_error_t cipher_set_iv(
+	const struct cipher *c, const struct cipher_handles *h, const uint8_t *iv)
 {
-	uint8_t iv[CIPHER_BLOCK_BYTES_MAX];
-	gcry_error_t g;
-	enum err e = cipher_make_iv(c, h, s, iv);
-
-	if (e != OK)
-		return e;
-	g = c->spec.mode == CIPHER_MODE_CTR ? gcry_cipher_setctr(h->data, iv, c->spec.block_bytes)
-					    : gcry_cipher_setiv(h->data, iv, c->spec.block_bytes);
-	return g == 0 ? OK : cipher_library_error("setting an IV", g);
+	switch (c->spec.mode) {
+	case CIPHER_MODE_ECB:
+		return 0;
+	case CIPHER_MODE_CTR:
+		return gcry_cipher_setctr(h->data, iv, c->spec.block_bytes);
+	default:
+		return gcry_cipher_setiv(h->data, iv, c->spec.block_bytes);
+	}
 }
 
 static enum err cipher_transform_sector(const struct cipher *c, const struct cipher_handles *h,
-	uint8_t *out, const uint8_t *in, bool encrypt)
+	uint8_t *out, const uint8_t *in, sector_t sector, bool encrypt)
 {
 	const size_t len = c->spec.sector_bytes;
 	/* libgcrypt wants no input for a transformation in place. */
 	const uint8_t *from = in == out ? NULL : in;
 	const size_t from_len = from ? len : 0;
-	const gcry_error_t g = encrypt ? gcry_cipher_encrypt(h->data, out, len, from, from_len)
-				       : gcry_cipher_decrypt(h->data, out, len, from, from_len);
+	uint8_t iv[CIPHER_BLOCK_BYTES_MAX];
+	gcry_error_t g;
+	enum err e = cipher_make_iv(c, h, sector, iv);
 
+	if (e != OK)
+		return e;
+	if (c->xts_bulk)
+		return cipher_xts_bulk(c, h, out, in, iv, encrypt);
+	g = cipher_set_iv(c, h, iv);
+	if (g == 0)
+		g = encrypt ? gcry_cipher_encrypt(h->data, out, len, from, from_len)
+			    : gcry_cipher_decrypt(h->data, out, len, from, from_len);
 	return g == 0 ? OK : cipher_library_error(encrypt ? "encrypting" : "decrypting", g);
 }
 
@@ -156,15 +172,11 @@ static enum err cipher_transform(struct cipher *c, void *out, const void *in, si
 		return OK;
 	}
 	h = &c->handles[thread_slot()];
-	if (!h->data)
+	if (!h->ready)
 		e = cipher_open_handles(c, h);
-	for (size_t at = 0; e == OK && at < len_bytes; at += step, sector += step / SECTOR_BYTES) {
-		if (c->spec.mode != CIPHER_MODE_ECB)
-			e = cipher_set_iv(c, h, sector);
-		if (e == OK)
-			e = cipher_transform_sector(
-				c, h, (uint8_t *)out + at, (const uint8_t *)in + at, encrypt);
-	}
+	for (size_t at = 0; e == OK && at < len_bytes; at += step, sector += step / SECTOR_BYTES)
+		e = cipher_transform_sector(
+			c, h, (uint8_t *)out + at, (const uint8_t *)in + at, sector, encrypt);
 	return e;
 }
 

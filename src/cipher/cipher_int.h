@@ -11,16 +11,19 @@
 
 enum { CIPHER_BLOCK_BYTES_MAX = 16 };
 
-/* Belongs to the thread that has the slot; NULL until it first encrypts or decrypts. */
+/* Belongs to the thread that has the slot; all NULL until it first encrypts or decrypts. */
 struct cipher_handles {
-	gcry_cipher_hd_t data;
+	bool ready;             /* every handle that the specification needs is open */
+	gcry_cipher_hd_t data;  /* in the specification's mode; NULL with cipher.xts_bulk */
 	gcry_cipher_hd_t essiv; /* the IV's own cipher, ECB under the hashed key; ESSIV only */
+	gcry_cipher_hd_t xts_cfb, xts_cbc, xts_tweak; /* with cipher.xts_bulk */
 };
 
 struct cipher {
 	struct cipher_spec spec;
 	struct secret key;
 	struct secret essiv_key;        /* empty without ESSIV */
+	bool xts_bulk;                  /* xts_bulk.c instead of libgcrypt's XTS */
 	struct cipher_handles *handles; /* THREAD_SLOTS; NULL for the identity */
 };
 
@@ -39,5 +42,12 @@ enum err cipher_handle_open(
  */
 enum err cipher_make_iv(const struct cipher *c, const struct cipher_handles *h, sector_t s,
 	uint8_t iv[CIPHER_BLOCK_BYTES_MAX]) must_check;
+
+/* Whether xts_bulk.c is faster than libgcrypt's own mode, and equal to it. */
+bool cipher_xts_bulk_helps(const struct cipher_spec *spec);
+enum err cipher_xts_bulk_open(const struct cipher *c, struct cipher_handles *h) must_check;
+/* One sector; in == out or apart. */
+enum err cipher_xts_bulk(const struct cipher *c, const struct cipher_handles *h, uint8_t *out,
+	const uint8_t *in, const uint8_t iv[CIPHER_BLOCK_BYTES_MAX], bool encrypt) must_check;
 
 #endif

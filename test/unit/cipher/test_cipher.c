@@ -340,8 +340,8 @@ static void *thread_run(void *arg)
 /* Threads in parallel, twice over, so that the second round inherits the first one's slots. */
 START_TEST(test_threads)
 {
-	static const char *const texts[] = {
-		"aes-xts-plain64", "aes-xts-essiv:sha256", "serpent-xts-eboiv"};
+	static const char *const texts[] = {"aes-xts-plain64", "aes-xts-essiv:sha256",
+		"serpent-xts-plain64", "serpent-xts-eboiv"};
 	static uint8_t plain[THREAD_BYTES], want[THREAD_BYTES];
 	struct secret key;
 	struct cipher *c;
@@ -380,7 +380,7 @@ int main(void)
 	tcase_add_loop_test(t, test_ieee1619, 0, ARRAY_SIZE(ieee1619));
 	tcase_add_loop_test(t, test_second_composition, 0, ARRAY_SIZE(second_ciphers));
 	tcase_add_test(t, test_identity);
-	tcase_add_loop_test(t, test_threads, 0, 3);
+	tcase_add_loop_test(t, test_threads, 0, 4);
 	suite_add_tcase(s, t);
 	return scratch_main(s);
 }

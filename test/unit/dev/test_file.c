@@ -3,7 +3,7 @@
  * Tests of dev/file.c: transfers on files and block devices are held to a copy in memory, aligned
  * or not, with O_DIRECT or without; errors of the host reach the caller.
  */
-#include "dev.h"
+#include "dev_int.h"
 
 #include "base.h"
 #include "scratch.h"
@@ -283,6 +283,29 @@ START_TEST(test_host_is_full)
 }
 END_TEST
 
+/* A descriptor that cannot do what is asked: the errno of each system call comes back. */
+START_TEST(test_system_call_errors)
+{
+	static uint8_t bytes[512] __attribute__((aligned(512)));
+	struct dev *d = open_rw(scratch_file("swapped", 4096), true);
+	const int fd = container_of(d, struct dev_file, base)->fd;
+	int ends[2];
+
+	ensure(pipe(ends) == 0 && dup2(ends[0], fd) == fd);
+	ck_err(dev_flush(d), ERR_INVAL);
+	ck_detail("flushing the device");
+	ck_assert_int_ne(dev_read(d, bytes, 512, 0), OK);
+	ck_detail("reading 512 bytes at byte 0");
+	ck_assert_int_ne(dev_write(d, bytes, 512, 0), OK);
+	ck_detail("writing 512 bytes at byte 0");
+	ck_assert_int_ne(dev_discard(d, 0, 512), OK);
+	ck_detail("discarding");
+	close(ends[0]);
+	close(ends[1]);
+	dev_close(d);
+}
+END_TEST
+
 static void loop_setup(void)
 {
 	loop_there = scratch_loop_attach(
@@ -307,6 +330,7 @@ int main(void)
 	tcase_add_test(t, test_model_tmpfs);
 	tcase_add_test(t, test_file_discard);
 	tcase_add_test(t, test_many_buffers);
+	tcase_add_test(t, test_system_call_errors);
 	tcase_add_test(t, test_unaligned_neighbours);
 	tcase_add_loop_test(t, test_shortened_file, 0, 2);
 	tcase_add_loop_test(t, test_host_is_full, 0, 2);
