@@ -186,7 +186,7 @@ rig_make_plain() {
 	rm -f "$file"
 	truncate -s "$size" "$file"
 	# It warns of 128-byte inodes, which are here on purpose.
-	mke2fs -q -F "$@" "$file" 2>"$file.log" || {
+	mke2fs -q -F "$@" "$file" >"$file.log" 2>&1 || {
 		cat "$file.log"
 		return 1
 	}
