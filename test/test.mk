@@ -34,8 +34,9 @@ $(BUILD)/test/bench/%: test/bench/%.c $(call libs_upto,front)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $< $(call libs_upto,front) $(LIBS) $(JEMALLOC)
 
-.PHONY: tests image
-tests: $(unit_bin) $(rig_bin) $(image_bin)
+.PHONY: tests image image-programs
+tests: $(unit_bin) $(rig_bin)
+image-programs: $(image_bin)
 
 check: all tests
 	BUILD=$(BUILD) test/run unit system
@@ -46,13 +47,13 @@ unit: tests
 system: all tests
 	BUILD=$(BUILD) test/run system
 
-image: tests
+image: image-programs
 	BUILD=$(BUILD) test/run image
 
 SAN_ASAN := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 SAN_TSAN := -fsanitize=thread -fno-omit-frame-pointer
 asan:
-	$(MAKE) BUILD=build-asan OPT=-O1 HARDEN= JEMALLOC= SANITIZE='$(SAN_ASAN)' DEFINES=-DCRYPTFS_DEBUG_LOCKS all tests
+	$(MAKE) BUILD=build-asan OPT=-O1 HARDEN= JEMALLOC= SANITIZE='$(SAN_ASAN)' DEFINES=-DCRYPTFS_DEBUG_LOCKS all tests image-programs
 	BUILD=build-asan test/run unit image
 
 tsan:
