@@ -30,9 +30,11 @@ struct front {
 	struct front_options options;
 	char *source, *dir;
 	struct fuse_session *session;
-	int session_fd; /* belongs to libfuse; -1 before the mount and after the unmount */
-	bool mounted;   /* through libfuse, so that it must unmount */
+	int session_fd;           /* belongs to libfuse; -1 when no worker may be added */
+	bool mounted;             /* through libfuse, so that it must unmount */
 	bool no_open, no_opendir; /* the kernel takes ENOSYS for "no need to ask" */
+	bool parallel_dirops;     /* agreed on in INIT */
+	bool in_handshake;        /* the reply that is written is INIT's; no worker runs yet */
 
 	/* Workers. The idle count is all that a request touches on a shared line. */
 	_Atomic int idle;          /* workers in read(2) on the device, or about to be */
@@ -61,7 +63,8 @@ void front_thread_fd(int fd);
 
 /* --- worker.c -------------------------------------------------------------------------------- */
 enum err front_workers_start(struct front *f) must_check;
-void front_workers_stop(struct front *f); /* wakes and joins every worker */
+void front_workers_refuse(struct front *f); /* from here on no worker is added */
+void front_workers_stop(struct front *f);   /* wakes and joins every worker; after refuse */
 
 /* --- reply.c --------------------------------------------------------------------------------- */
 static inline struct front *front_of(fuse_req_t req)

@@ -14,6 +14,7 @@
 #include "front_int.h"
 #include <fcntl.h>
 #include <fuse_opt.h>
+#include <linux/fuse.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -53,9 +54,28 @@ static ssize_t seam_read(int fd, void *buf, size_t len, void *userdata)
 	return n;
 }
 
+/*
+ * libfuse 3.14 takes FUSE_CAP_PARALLEL_DIROPS as wanted and leaves it out of its reply, so the
+ * kernel would let one LOOKUP or READDIR at a time into a directory. The flag is added here.
+ */
+static void complete_init_reply(const struct front *f, struct iovec *iov, int count)
+{
+	const struct fuse_out_header *header = iov[0].iov_base;
+	struct fuse_init_out *reply;
+
+	if (count != 2 || header->error || iov[1].iov_len < FUSE_COMPAT_22_INIT_OUT_SIZE)
+		return;
+	reply = iov[1].iov_base;
+	if (f->parallel_dirops)
+		reply->flags |= FUSE_PARALLEL_DIROPS;
+}
+
 static ssize_t seam_writev(int fd, struct iovec *iov, int count, void *userdata)
 {
-	(void)userdata;
+	struct front *f = userdata;
+
+	if (f->in_handshake)
+		complete_init_reply(f, iov, count);
 	return writev(thread_fd >= 0 ? thread_fd : fd, iov, count);
 }
 
@@ -113,6 +133,7 @@ void front_init(void *userdata, struct fuse_conn_info *conn)
 #ifdef FUSE_CAP_NO_OPENDIR_SUPPORT
 	f->no_opendir = conn->capable & FUSE_CAP_NO_OPENDIR_SUPPORT;
 #endif
+	f->parallel_dirops = conn->want & FUSE_CAP_PARALLEL_DIROPS;
 	conn->max_background = FRONT_BACKGROUND_MAX;
 	conn->congestion_threshold = FRONT_BACKGROUND_MAX * 3 / 4;
 }
@@ -224,8 +245,10 @@ enum err front_handshake(struct front *f)
 	do {
 		n = fuse_session_receive_buf(f->session, &buf);
 	} while (n == -EINTR);
+	f->in_handshake = true;
 	if (n > 0)
 		fuse_session_process_buf(f->session, &buf);
+	f->in_handshake = false;
 	if (n <= 0 || fuse_session_exited(f->session))
 		e = err_set_detail(ERR_FUSE, "the kernel and libfuse do not agree: %s",
 			*libfuse_text ? libfuse_text : "no INIT request came");
@@ -360,10 +383,11 @@ enum err front_serve(struct front *f, void (*ready)(void *context), void *contex
 			ready(context);
 		wait_until_over(f, signal_fd);
 	}
+	/* libfuse closes the device when it unmounts: no worker may clone the number after that. */
+	front_workers_refuse(f);
 	if (f->mounted)
 		fuse_session_unmount(f->session);
 	f->mounted = false;
-	f->session_fd = -1;
 	front_workers_stop(f);
 	if (signal_fd >= 0)
 		close(signal_fd);

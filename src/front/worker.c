@@ -143,6 +143,14 @@ enum err front_workers_start(struct front *f)
 	return e;
 }
 
+void front_workers_refuse(struct front *f)
+{
+	nodes_lock(&f->workers_lock);
+	atomic_store(&f->stop, true);
+	f->session_fd = -1;
+	nodes_unlock(&f->workers_lock);
+}
+
 void front_workers_stop(struct front *f)
 {
 	const struct timespec pause = {.tv_nsec = WAKE_INTERVAL_NS};
@@ -153,7 +161,6 @@ void front_workers_stop(struct front *f)
 	 * but busy, is woken by a signal; it may just have been on its way into the read, so the
 	 * signal is repeated until all have left.
 	 */
-	atomic_store(&f->stop, true);
 	while (atomic_load(&f->running)) {
 		nodes_lock(&f->workers_lock);
 		list_for_each (n, &f->workers)
