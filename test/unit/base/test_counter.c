@@ -232,9 +232,10 @@ static void credit_churn(unsigned index, void *arg)
 			mine += n;
 		}
 	}
+	/* Noted first, as above: once released, another thread may hold it and note that. */
+	credit_note(r, -mine);
 	if (mine > 0)
 		credit_counter_release(&r->c, index % r->slots, mine);
-	credit_note(r, -mine);
 }
 
 START_TEST(credit_is_never_overcommitted)
