@@ -35,7 +35,8 @@ enum err secret_alloc(struct secret *out, size_t len)
 	void *p = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED)
 		return ERR_NOMEM;
-	if (mlock(p, mapped) != 0) {
+	/* mlock2 without flags is mlock; the sanitizers turn the latter into nothing. */
+	if (mlock2(p, mapped, 0) != 0) {
 		atomic_store(&unlocked, true);
 		secret_warn("locked into memory and may reach swap");
 	}
