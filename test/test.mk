@@ -59,3 +59,6 @@ asan:
 tsan:
 	$(MAKE) BUILD=build-tsan CC=clang OPT=-O1 HARDEN= JEMALLOC= SANITIZE='$(SAN_TSAN)' DEFINES=-DCRYPTFS_DEBUG_LOCKS tests
 	BUILD=build-tsan test/run unit
+
+bench-read: all tests
+	BUILD=$(BUILD) scripts/bench-read
