@@ -5,8 +5,8 @@
  * Headers and keyslots go through libcryptsetup; what it cannot unlock without kernel crypto
  * (Serpent, Twofish, camellia-xts, ...) is unlocked by our own read-only keyslot reader over
  * libgcrypt (LUKS1: the on-disk format specification 1.2.3; LUKS2: the on-disk format 1.1.x).
- * Except in luks_format(), libcryptsetup sees only a private copy of the header area in a memfd:
- * its load repairs damaged headers in place, and unlocking never writes to the source.
+ * libcryptsetup sees only a private copy of the header area in a memfd: its load repairs damaged
+ * headers in place, and unlocking never writes to the source.
  *
  * It uses cipher/ for keyslot areas, so it stands above it. It runs once, at mount, in the thread
  * that calls; argon2 uses threads of its own.
@@ -77,7 +77,7 @@ enum err luks_volume(const struct luks *l, const struct secret *key, struct ioq 
 struct luks_format_options {
 	const char *cipher;              /* NULL: aes-xts-plain64 */
 	uint32_t key_bits;               /* 0: 512 for xts, else 256 */
-	uint32_t sector_bytes;           /* 0: 4096 where size and device allow, as cryptsetup */
+	uint32_t sector_bytes;           /* 0: 4096 where the size allows, as cryptsetup */
 	const char *label;               /* or NULL */
 	const char *uuid;                /* or NULL: a new one */
 	const char *pbkdf;               /* NULL: argon2id */
@@ -85,15 +85,31 @@ struct luks_format_options {
 	uint32_t pbkdf_parallel;         /* 0: the library's default */
 	uint32_t pbkdf_force_iterations; /* 0: by time */
 	uint32_t iter_time_ms;           /* 0: the library's default */
-	const char *header_path;         /* detached header, or NULL */
-	uint64_t data_size_bytes;        /* of the whole target, to choose header size and sector */
+	bool detached;                   /* the header goes to a device of its own */
+	uint64_t header_size_bytes;      /* of that device; unused otherwise */
+	uint64_t data_size_bytes;        /* of the data device */
+};
+/* What luks_format() will do; for the caller who must know the volume's size before. */
+struct luks_layout {
+	uint64_t header_bytes; /* headers and keyslots area: what luks_format() overwrites */
+	uint64_t offset_bytes; /* of the data: header_bytes, or 0 for a detached header */
+	uint64_t size_bytes;   /* of the volume in clear */
+	uint32_t sector_bytes;
 };
 /*
- * Writes a new LUKS2 header to target_path (or header_path) with `passphrase` in slot 0 and gives
- * the volume key. A small target (less than 32 MiB would be left) gets a smaller header area, as
- * long as the keyslot fits. ERR_NOSPC when it does not. The caller holds no lock on the files.
+ * The header takes 16 MiB as cryptsetup's own, 4 MiB where that is more than a sixteenth of the
+ * target (room for 15 keyslots of 512 bits), and 1 MiB below 32 MiB. ERR_NOSPC when nothing would
+ * be left, ERR_INVAL when the size is no multiple of the sector that was asked for.
  */
-enum err luks_format(const char *target_path, const struct luks_format_options *options,
+enum err luks_format_layout(const struct luks_format_options *options, struct luks_layout *out)
+	must_check;
+/*
+ * Writes a new LUKS2 header to `header` (the data device itself unless detached) with `passphrase`
+ * in slot 0, flushes it, and gives the volume key. libcryptsetup makes it in a private copy, so
+ * the caller may hold any claim on the device, and nothing is written when it refuses.
+ * ERR_CIPHER_SPEC, ERR_LUKS_LIBRARY with what the library says, ERR_NOSPC, ERR_INVAL, I/O errors.
+ */
+enum err luks_format(struct dev *header, const struct luks_format_options *options,
 	const struct secret *passphrase, struct secret *key) must_check;
 
 #endif
