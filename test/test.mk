@@ -34,6 +34,9 @@ $(BUILD)/test/bench/%: test/bench/%.c $(call libs_upto,front)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $< $(call libs_upto,front) $(LIBS) $(JEMALLOC)
 
+bench-counter: $(BUILD)/test/bench/bench_counter
+	$<
+
 .PHONY: tests image image-programs
 tests: $(unit_bin) $(rig_bin)
 image-programs: $(image_bin)
