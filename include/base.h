@@ -114,6 +114,7 @@ noreturn_fn void ensure_failed(const char *cond, const char *file, int line);
 	x(EXT4_FEATURE, ENOTSUP, "the file system uses a feature that is not supported") \
 	x(EXT4_GEOMETRY, EUCLEAN, "the superblock's geometry makes no sense; run fsck.cryptfs") \
 	x(EXT4_BLOCK_SIZE, ENOTSUP, "block size is not supported") \
+	x(EXT4_INDEX, EUCLEAN, "a directory's index is damaged; run fsck.cryptfs") \
 	/* front, cmd */ \
 	x(FUSE, EIO, "FUSE failed")
 /* clang-format on */

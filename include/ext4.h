@@ -142,7 +142,8 @@ enum err ext4_seek(struct ext4_inode *inode, uint64_t offset_bytes, int whence, 
 /* --- extended attributes --------------------------------------------------------------------- */
 /*
  * Full names ("user.x", "trusted.x", "security.x", "system.posix_acl_access"). ACLs are given in
- * the kernel's xattr form, not the disk's. With room 0 only *len is set. ERR_NODATA, ERR_RANGE.
+ * the kernel's xattr form, not the disk's. With room 0 only *len is set. ERR_NODATA, ERR_RANGE,
+ * ERR_OPNOTSUPP for a prefix that ext4 does not know.
  */
 enum err ext4_xattr_get(
 	struct ext4_inode *inode, const char *name, void *buf, size_t room, size_t *len) must_check;

@@ -52,6 +52,7 @@ struct ext4 {
 	struct ext4_inode_cache *inode_cache;       /* inode.c */
 	struct ext4_readahead_pool *readahead_pool; /* readahead.c */
 	_Atomic int64_t map_runs;                   /* map.c: cached in all inodes */
+	_Atomic bool index_warned;                  /* name.c: a damaged index was logged */
 };
 
 /* A run of the map: [logical, logical + count) lies at physical, or is a hole (physical 0). */
@@ -211,9 +212,11 @@ bool ext4_readahead_take(
 void ext4_readahead_release(struct ext4_inode *inode, void *window); /* a part of *out is done */
 void ext4_readahead_forget(struct ext4_inode *inode);                /* the inode is going away */
 
-/* --- inline.c -----------------------------------------------------------------------------------
+/* --- inline.c, xattr.c ----------------------------------------------------------------------- */
+/*
+ * The inline data of an inode past i_block: the value of system.data, inside the inode. ERR_NODATA:
+ * there is none. The caller holds the inode lock, shared.
  */
-/* The inline data of an inode past i_block: system.data. ERR_NODATA: there is none. */
 enum err ext4_inline_tail(struct ext4_inode *inode, const uint8_t **bytes, size_t *len) must_check;
 
 #endif
