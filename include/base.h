@@ -322,7 +322,8 @@ uint64_t clock_ns(void); /* CLOCK_MONOTONIC */
  * the call at which fewer than n units were free anywhere, other threads' hands included.
  *
  * Claims and releases may be made with any lock held except the log's; a slow path takes the
- * counter's own mutex for a short time.
+ * counter's own mutex for a short time. Both structs are aligned to a cache line, so what holds one
+ * comes from aligned_alloc().
  */
 enum { CAP_BATCH = 32, CREDIT_BATCH = 32 };
 
