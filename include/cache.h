@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * cache: metadata blocks of one file system, read through its volume, pinned while in use.
+ * cache: metadata blocks of one file system, read and written through its volume, pinned while in
+ * use.
  *
  * A block is of the file system's block size (1 KiB to 64 KiB). Blocks hash into shards, each with
  * its own mutex; the content is read outside the shard's lock, and threads that want a block that
@@ -15,6 +16,20 @@
  * cache or past it, takes the copy. File data is read past the cache (cache_read_past), because
  * the kernel caches what is clean.
  *
+ * Writing: the cache knows a number for each dirty block, the transaction that holds it, and one
+ * for the file system, the newest durable transaction. A dirty block does not go home, and is not
+ * evicted, before its transaction is durable. The owner of the numbers is the journal: other
+ * layers change a block's content only between journal_write() and journal_stop() (journal.h), and
+ * call none of cache_pin, cache_set_durable, cache_write_home, cache_forget.
+ *
+ *            cache_pin              cache_write_home captures it
+ *   clean -------------> dirty(seq) ----------------------------> on its way home
+ *     ^                    ^    (durable >= seq only)                 |      |
+ *     |                    +------------------------------------------+      |
+ *     |                       cache_pin meanwhile, or the write failed       |
+ *     +----------------------------------------------------------------------+
+ *                               the write succeeded
+ *
  * Threads: everything may be called from any thread. cache_get blocks for device I/O.
  */
 #ifndef CRYPTFS_CACHE_H
@@ -27,9 +42,12 @@ struct cache;
 struct overlay;
 
 struct cache_block {
-	uint8_t *data; /* block_bytes; constant while pinned on a read-only mount */
+	/* block_bytes; changed only between journal_write() and journal_stop(), by a caller whose
+	 * own locks keep other readers and writers of the same bytes off. */
+	uint8_t *data;
 	fsblk_t nr;
-	_Atomic uint32_t verified; /* 0, or the kind the owner of the content gave it */
+	_Atomic uint32_t verified;  /* 0, or the kind the owner of the content gave it */
+	_Atomic uint64_t owner_seq; /* the journal's: the transaction it is a member of */
 };
 
 struct cache_config {
@@ -42,6 +60,7 @@ struct cache_config {
 struct cache_stats {
 	uint64_t hits, misses, evictions;
 	uint64_t resident_bytes, pinned_blocks;
+	uint64_t dirty_blocks; /* those on their way home included */
 };
 
 enum err cache_create(const struct cache_config *config, struct cache **out) must_check;
@@ -50,6 +69,12 @@ uint32_t cache_block_bytes(const struct cache *c);
 
 /* ERR_CORRUPT for a block number past the file system, ERR_IO and the volume's other errors. */
 enum err cache_get(struct cache *c, fsblk_t nr, struct cache_block **out) must_check;
+/*
+ * As cache_get, for a block whose content nobody needs, since it was just allocated: it is not
+ * read. Zeroed and unverified, unless it is dirty (freed and allocated within one transaction):
+ * whoever cannot rule that out fills all of it after journal_write(). ERR_CORRUPT, ERR_NOMEM.
+ */
+enum err cache_get_new(struct cache *c, fsblk_t nr, struct cache_block **out) must_check;
 void cache_put(struct cache *c, struct cache_block *b); /* NULL is fine */
 /*
  * Reads [nr, nr + count) in as few requests as possible and leaves the blocks unpinned in the
@@ -64,6 +89,35 @@ void cache_stats(const struct cache *c, struct cache_stats *out);
  */
 enum err cache_read_past(struct cache *c, fsblk_t nr, uint32_t count_blocks,
 	const struct iovec *iov, int iov_count) must_check;
+
+/* The counterpart: writes file data. The caller keeps readers of these blocks off. No flush. */
+enum err cache_write_past(struct cache *c, fsblk_t nr, uint32_t count_blocks,
+	const struct iovec *iov, int iov_count) must_check;
+
+/* --- for the journal only ------------------------------------------------------------------- */
+/* Once, before the first cache_pin; there must be no overlay (ensure). ERR_NOMEM. */
+enum err cache_allow_writing(struct cache *c) must_check;
+/*
+ * Before the first change by transaction `seq` of a block that the caller has pinned: it is dirty
+ * and does not go home before cache_set_durable(seq). What cache_write_home has captured by then
+ * is the content before this call. Numbers only rise (ensure).
+ */
+void cache_pin(struct cache *c, struct cache_block *b, uint64_t seq);
+void cache_set_durable(struct cache *c, uint64_t seq); /* only rises */
+/*
+ * Writes home those of `blocks` (dirty, by rising nr) whose transaction is durable. Each is copied
+ * under its shard's lock, so that a cache_pin comes before or after it; adjacent ones go in one
+ * write of up to 1 MiB. done[i]: the content of the newest durable transaction that held it is
+ * home (not flushed), and the block is clean, or dirty by a later transaction that pinned it
+ * meanwhile. One call at a time (ensure). On an error what was not written stays dirty.
+ */
+enum err cache_write_home(
+	struct cache *c, struct cache_block *const *blocks, size_t count, bool *done) must_check;
+/*
+ * The block's content is of no use any more: it leaves the cache, dirty or not, after a read or a
+ * write home under way has ended. Who has it pinned keeps a copy that is no longer the cache's.
+ */
+void cache_forget(struct cache *c, fsblk_t nr);
 
 /* --- overlay -------------------------------------------------------------------------------- */
 struct overlay_entry {
