@@ -222,6 +222,10 @@ bool ext4_blocks_valid(const struct ext4 *fs, fsblk_t first, uint64_t count)
 	       count <= fs->blocks - first;
 }
 
+/*
+ * mke2fs writes the sum down since 1.42; for older file systems it is counted as the kernel does.
+ * With bigalloc, metadata that shares a cluster is counted in blocks here, a little less.
+ */
 void ext4_super_count_overhead(struct ext4 *fs, fsblk_t journal_blocks)
 {
 	uint64_t clusters = le32_get(fs->super.s_overhead_clusters), blocks, supers = 0;
@@ -239,8 +243,10 @@ void ext4_super_count_overhead(struct ext4 *fs, fsblk_t journal_blocks)
 		linear = le32_get(fs->super.s_first_meta_bg);
 		/* A meta group's block of descriptors stands in its first, second and last group.
 		 */
-		for (uint64_t m = linear; m < fs->desc_blocks; m++)
-			metas += MIN(3u, (uint64_t)fs->groups - m * per_block);
+		for (uint64_t m = linear; m < fs->desc_blocks; m++) {
+			uint64_t rest = fs->groups - m * per_block;
+			metas += MIN(rest, 2u) + (per_block > 2 && rest >= per_block);
+		}
 	}
 	blocks = fs->first_data_block + metas +
 		 supers * (1 + linear + le16_get(fs->super.s_reserved_gdt_blocks)) +
