@@ -61,7 +61,7 @@ static const struct feature_name {
 	  {EXT4_RO_COMPAT_GDT_CSUM, "uninit_bg"},
 	  {EXT4_RO_COMPAT_DIR_NLINK, "dir_nlink"},
 	  {EXT4_RO_COMPAT_EXTRA_ISIZE, "extra_isize"},
-	  	  {EXT4_RO_COMPAT_QUOTA, "quota"},
+	  {EXT4_RO_COMPAT_QUOTA, "quota"},
 	  {EXT4_RO_COMPAT_BIGALLOC, "bigalloc"},
 	  {EXT4_RO_COMPAT_METADATA_CSUM, "metadata_csum"},
 	  {EXT4_RO_COMPAT_REPLICA, "replica"},

@@ -110,6 +110,17 @@ static struct stream *stream_find(struct ext4_readahead *ra, uint64_t offset, si
 	return near;
 }
 
+/*
+ * Whether a read starts a stream behind a read that ended at `end`: there, or, for the sizes that
+ * the kernel's own read-ahead asks for, where a request or two may still be on their way.
+ */
+static bool stream_continues(uint64_t end, uint64_t offset, size_t len)
+{
+	if (end == 0 || offset < end)
+		return false;
+	return offset == end || (len >= READAHEAD_SLACK_LEN && offset - end <= 2 * len);
+}
+
 static struct stream *stream_make(struct ext4_readahead *ra, struct list *freed)
 	REQUIRES(ioq_token);
 /* A slot for a new stream: a free one, or the one that was used longest ago. */
@@ -134,7 +145,7 @@ static struct stream *stream_of_read(
 	struct stream *s = stream_find(ra, offset, len);
 
 	for (int i = 0; i < READAHEAD_CANDIDATES && !s; i++)
-		if (offset && ra->candidate[i] == offset) {
+		if (stream_continues(ra->candidate[i], offset, len)) {
 			ra->candidate[i] = 0;
 			s = stream_make(ra, freed);
 		}
@@ -154,7 +165,7 @@ static struct stream *stream_of_read(
 }
 
 static NO_LOCK_ANALYSIS struct ext4_readahead *readahead_create(
-	struct ext4_inode *inode, uint64_t expected)
+	struct ext4_inode *inode, uint64_t first_end)
 {
 	struct ext4_readahead *ra = calloc(1, sizeof(*ra)), *other = NULL;
 
@@ -165,7 +176,7 @@ static NO_LOCK_ANALYSIS struct ext4_readahead *readahead_create(
 	cond_init(&ra->filled);
 	list_init(&ra->windows);
 	list_init(&ra->pool_link);
-	ra->candidate[ra->candidate_at++] = expected;
+	ra->candidate[ra->candidate_at++] = first_end;
 	if (atomic_compare_exchange_strong(&inode->readahead, &other, ra))
 		return ra;
 	mutex_destroy(&ra->lock);
@@ -184,10 +195,10 @@ static struct ext4_readahead *readahead_of_inode(
 	if (ra)
 		return ra;
 	expected = atomic_load_explicit(&inode->expected_offset, memory_order_relaxed);
-	if (expected && expected == offset)
-		return readahead_create(inode, expected);
+	if (stream_continues(expected, offset, len))
+		return readahead_create(inode, offset);
 	/* A read that was overtaken by its successor must not make the stream look broken. */
-	if (len < READAHEAD_SLACK_LEN || offset > expected ||
+	if (len < READAHEAD_SLACK_LEN || offset >= expected ||
 		expected - offset > READAHEAD_SLACK_BYTES)
 		atomic_store_explicit(&inode->expected_offset, offset + len, memory_order_relaxed);
 	return NULL;
@@ -240,8 +251,10 @@ static void window_await(struct window *w)
 	while (!mine && w->state == WINDOW_READING)
 		cond_wait(&ra->filled, &ra->lock);
 	ioq_unlock(&ra->lock);
-	if (mine)
-		readahead_window_fill(w);
+	if (!mine)
+		return;
+	readahead_window_unqueue(w);
+	readahead_window_fill(w);
 }
 
 static bool windows_serve(struct ext4_readahead *ra, uint64_t offset, size_t len,

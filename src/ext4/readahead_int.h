@@ -45,6 +45,7 @@ struct window {
 	size_t consumed;         /* handed out so far */
 	struct list link;        /* in ra->windows */
 	struct list launch_link; /* in a launch's list, the pool's queue or a list to be freed */
+	bool queued GUARDED_BY(shard_token); /* launch_link is in the pool's queue */
 };
 
 struct ext4_readahead {
@@ -81,6 +82,11 @@ void readahead_streams_drop(struct ext4_readahead *ra, struct stream *s, struct 
 void readahead_windows_free(struct ext4 *fs, struct list *freed);
 /* Reads a window's bytes. The caller has marked it READING and holds the inode's lock. */
 void readahead_window_fill(struct window *w);
+/*
+ * Takes a window that the caller has marked READING out of the queue, so that its memory does not
+ * wait for a helper to come by. The caller has a reference and no lock of rank shard or below.
+ */
+void readahead_window_unqueue(struct window *w);
 /* Hands new windows to the helpers. The caller holds a reference to the inode and no lock here. */
 void readahead_windows_launch(struct ext4_readahead *ra, struct list *launch);
 

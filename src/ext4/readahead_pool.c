@@ -114,6 +114,7 @@ static struct window *pool_next(struct ext4 *fs)
 		if (!list_empty(&pool->queue)) {
 			w = list_entry(pool->queue.next, struct window, launch_link);
 			list_remove(&w->launch_link);
+			w->queued = false;
 			break;
 		}
 		if (list_empty(&pool->active))
@@ -255,6 +256,29 @@ static bool pool_has_helpers(struct ext4 *fs)
 	return pool->helpers > 0;
 }
 
+void readahead_window_unqueue(struct window *w)
+{
+	struct ext4_inode *inode = w->ra->inode;
+	struct ext4_readahead_pool *pool = inode->fs->readahead_pool;
+	struct list freed;
+	bool was_queued;
+
+	list_init(&freed);
+	shard_lock(&pool->lock);
+	was_queued = w->queued;
+	if (was_queued)
+		list_remove(&w->launch_link);
+	w->queued = false;
+	shard_unlock(&pool->lock);
+	if (!was_queued)
+		return;
+	ioq_lock(&w->ra->lock);
+	readahead_window_unref(w, &freed);
+	ioq_unlock(&w->ra->lock);
+	ensure(list_empty(&freed));
+	ext4_inode_put(inode); /* the queue's; the caller has its own */
+}
+
 void readahead_windows_launch(struct ext4_readahead *ra, struct list *launch)
 {
 	struct ext4 *fs = ra->inode->fs;
@@ -265,6 +289,7 @@ void readahead_windows_launch(struct ext4_readahead *ra, struct list *launch)
 		shard_lock(&pool->lock);
 		list_remove(n);
 		list_push_back(&pool->queue, n);
+		list_entry(n, struct window, launch_link)->queued = true;
 		if (list_empty(&ra->pool_link))
 			list_push_back(&pool->active, &ra->pool_link);
 		/* Without helpers a window waits in the queue for a reader who needs it. */
