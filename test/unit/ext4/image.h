@@ -139,6 +139,15 @@ __attribute__((unused)) static struct ext4_super *image_super(struct image *im)
 	return (struct ext4_super *)(void *)(im->device.bytes + EXT4_SUPER_OFFSET_BYTES);
 }
 
+/* Another byte, or one bit of it. */
+__attribute__((unused)) static void image_spoil(uint8_t *at)
+{
+	if (scratch_random(2))
+		*at = (uint8_t)scratch_random(256);
+	else
+		*at = (uint8_t)(*at ^ 1u << scratch_random(8));
+}
+
 /* Makes the superblock's checksum right again, so that the damage behind it is what is met. */
 __attribute__((unused)) static void image_seal_super(struct image *im)
 {

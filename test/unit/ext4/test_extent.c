@@ -319,8 +319,7 @@ START_TEST(random_trees_do_no_harm)
 			uint8_t *at = scratch_random(2) ? image_inode(&im, FILE_INUM)->i_block +
 								  scratch_random(28)
 							: image_block(&im, nr) + scratch_random(28);
-			*at = scratch_random(2) ? (uint8_t)scratch_random(256)
-						: *at ^ (uint8_t)(1 << scratch_random(8));
+			image_spoil(at);
 		}
 		if (read_file(&im) != OK)
 			continue;

@@ -126,9 +126,7 @@ START_TEST(random_superblocks_do_no_harm)
 		*image_super(&im) = good;
 		for (uint64_t n = scratch_random(3) + 1; n > 0; n--) {
 			size_t at = (size_t)scratch_random(round % 2 ? 0x68 : 0x284);
-			bytes[at] = scratch_random(2)
-					    ? (uint8_t)scratch_random(256)
-					    : bytes[at] ^ (uint8_t)(1 << scratch_random(8));
+			image_spoil(&bytes[at]);
 		}
 		image_seal_super(&im);
 		if (image_mount(&im) == OK)
