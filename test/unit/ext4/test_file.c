@@ -136,6 +136,44 @@ START_TEST(unwritten_extents_are_zeros_and_holes)
 }
 END_TEST
 
+/* In the inode, in the inode and its attribute, and too long for both. */
+START_TEST(inline_data_is_read)
+{
+	static const uint64_t sizes[] = {1, 59, 60, 61, 100, 150, 160, 5000};
+	struct image im;
+	char commands[512] = "";
+
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		char name[16];
+		size_t at = strlen(commands);
+		snprintf(name, sizeof(name), "inline%zu", i);
+		image_run("rm -f %s", name);
+		pattern_write(name, IMAGE_FIRST_INUM + (unsigned)i, 0, sizes[i]);
+		snprintf(commands + at, sizeof(commands) - at, "write %s %s\n", name, name);
+	}
+	image_make("image", "-t ext4 -b 1024 -O inline_data", "8M");
+	image_debugfs("image", commands);
+	image_load(&im, "image");
+	ck_ok(image_mount(&im));
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		inum_t inum = IMAGE_FIRST_INUM + (inum_t)i;
+		struct ext4_inode *inode;
+		uint64_t at;
+		image_check_file(&im, inum, inum, 4096, image_all_data);
+		image_check_file(&im, inum, inum, 7, image_all_data);
+		ck_ok(ext4_inode_get(im.fs, inum, &inode));
+		if (sizes[i] <= 100)
+			ck_assert(inode->attr.flags & EXT4_INLINE_DATA_FL);
+		ck_ok(ext4_seek(inode, 0, SEEK_DATA, &at));
+		ck_assert_uint_eq(at, 0);
+		ck_ok(ext4_seek(inode, 0, SEEK_HOLE, &at));
+		ck_assert_uint_eq(at, sizes[i]);
+		ext4_inode_put(inode);
+	}
+	image_close(&im);
+}
+END_TEST
+
 START_TEST(seeking_follows_the_map)
 {
 	struct image im;
@@ -293,6 +331,7 @@ int main(void)
 	tcase_add_loop_test(data, every_row_reads_back, 0, (int)ARRAY_SIZE(rows));
 	suite_add_tcase(suite, data);
 	tcase_add_test(rest, unwritten_extents_are_zeros_and_holes);
+	tcase_add_test(rest, inline_data_is_read);
 	tcase_add_loop_test(rest, seeking_follows_the_map, 0, 2);
 	tcase_add_test(rest, only_files_are_read);
 	tcase_add_test(rest, holes_cost_nothing);
