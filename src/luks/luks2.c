@@ -154,6 +154,7 @@ static enum err luks2_open_json(const struct luks_header *h, struct json_object 
 /* --- requirements and segments -----------------------------------------------------------------
  */
 
+/* None is supported, so the first says why the volume is refused. */
 static enum err luks2_check_requirements(struct json_object *root)
 {
 	struct json_object *config = json_member(root, "config", json_type_object);
@@ -161,26 +162,24 @@ static enum err luks2_check_requirements(struct json_object *root)
 		config ? json_member(config, "requirements", json_type_object) : NULL;
 	struct json_object *list =
 		requirements ? json_member(requirements, "mandatory", json_type_array) : NULL;
-	const size_t count = list ? json_object_array_length(list) : 0;
+	const char *name;
 
 	if (config == NULL)
 		return luks2_damaged("it has no config");
-	for (size_t i = 0; i < count; i++) {
-		const char *name = json_object_get_string(json_object_array_get_idx(list, i));
-
-		if (name == NULL)
-			return luks2_damaged("a requirement has no name");
-		if (strncmp(name, "online-reencrypt", strlen("online-reencrypt")) == 0 ||
-			strncmp(name, "offline-reencrypt", strlen("offline-reencrypt")) == 0)
-			return ERR_LUKS_REENCRYPT;
-		if (strcmp(name, "opal") == 0)
-			return ERR_LUKS_OPAL;
-		if (strcmp(name, "inline-hw-tags") == 0)
-			return ERR_LUKS_INTEGRITY;
-		return err_set_detail(ERR_LUKS_REQUIREMENT,
-			"the LUKS header asks for '%.100s', which is not supported", name);
-	}
-	return OK;
+	if (list == NULL || json_object_array_length(list) == 0)
+		return OK;
+	name = json_object_get_string(json_object_array_get_idx(list, 0));
+	if (name == NULL)
+		return luks2_damaged("a requirement has no name");
+	if (strncmp(name, "online-reencrypt", strlen("online-reencrypt")) == 0 ||
+		strncmp(name, "offline-reencrypt", strlen("offline-reencrypt")) == 0)
+		return ERR_LUKS_REENCRYPT;
+	if (strcmp(name, "opal") == 0)
+		return ERR_LUKS_OPAL;
+	if (strcmp(name, "inline-hw-tags") == 0)
+		return ERR_LUKS_INTEGRITY;
+	return err_set_detail(ERR_LUKS_REQUIREMENT,
+		"the LUKS header asks for '%.100s', which is not supported", name);
 }
 
 static bool segment_is_backup(struct json_object *segment)
