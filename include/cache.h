@@ -54,7 +54,7 @@ struct cache_config {
 	struct volume *volume; /* borrowed */
 	uint32_t block_bytes;
 	fsblk_t blocks;          /* of the file system: anything beyond is ERR_CORRUPT */
-	uint64_t capacity_bytes; /* of unpinned and pinned blocks together; pins may exceed it */
+	uint64_t capacity_bytes; /* of all blocks; pinned and dirty ones may exceed it */
 	struct overlay *overlay; /* owned from success on; NULL for none */
 };
 struct cache_stats {

@@ -118,6 +118,9 @@ enum err volume_readv(struct volume *v, const struct iovec *iov, int count, uint
 /* Encrypts through a bounce buffer; `buf` is not changed. */
 enum err volume_write(struct volume *v, const void *buf, size_t len_bytes, uint64_t offset_bytes)
 	must_check;
+/* Gathers count buffers into one contiguous range of the volume, in requests of up to 1 MiB. */
+enum err volume_writev(struct volume *v, const struct iovec *iov, int count, uint64_t offset_bytes)
+	must_check;
 enum err volume_flush(struct volume *v) must_check;
 
 #endif

@@ -6,7 +6,7 @@
  * missing; the others that want the same block wait for that read. A failed read is not kept: all
  * who waited get its error, and the next cache_get reads again.
  *
- * Does not verify content, does not write, and holds no file data.
+ * Does not verify content, and holds no file data. Writing is write.c.
  */
 #include "cache_int.h"
 
@@ -83,6 +83,7 @@ void cache_destroy(struct cache *c)
 		shard_destroy(&c->shards[i]);
 	free(c->shards);
 	overlay_destroy(c->overlay);
+	free(c->home_bounce);
 	free(c);
 }
 
@@ -102,18 +103,24 @@ enum err cache_fill(struct cache *c, struct block *b)
 	return volume_read(c->volume, b->pub.data, c->block_bytes, b->pub.nr * c->block_bytes);
 }
 
+static enum err cache_check_bounds(const struct cache *c, fsblk_t nr)
+{
+	if (nr < c->blocks)
+		return OK;
+	return err_set_detail(ERR_CORRUPT,
+		"the file system is damaged: block %llu lies past its end; run fsck.cryptfs",
+		(unsigned long long)nr);
+}
+
 enum err cache_get(struct cache *c, fsblk_t nr, struct cache_block **out)
 {
 	struct block *b;
 	bool must_read;
+	enum err e = cache_check_bounds(c, nr);
 
-	if (nr >= c->blocks)
-		return err_set_detail(ERR_CORRUPT,
-			"the file system is damaged: block %llu lies past its end; run "
-			"fsck.cryptfs",
-			(unsigned long long)nr);
-
-	enum err e = block_get(c, nr, &b, &must_read);
+	if (e != OK)
+		return e;
+	e = block_get(c, nr, &b, &must_read);
 
 	if (e == OK && must_read) {
 		e = cache_fill(c, b);
@@ -124,6 +131,31 @@ enum err cache_get(struct cache *c, fsblk_t nr, struct cache_block **out)
 	if (e == OK)
 		*out = &b->pub;
 	return e;
+}
+
+enum err cache_get_new(struct cache *c, fsblk_t nr, struct cache_block **out)
+{
+	struct block *b;
+	bool must_read;
+	enum err e = cache_check_bounds(c, nr);
+
+	if (e != OK)
+		return e;
+	/* A read that somebody else began, and that failed, does not concern who needs none. */
+	do {
+		e = block_get(c, nr, &b, &must_read);
+	} while (e != OK && e != ERR_NOMEM);
+	if (e != OK)
+		return e;
+	if (must_read) {
+		memset(b->pub.data, 0, c->block_bytes);
+		block_complete(c, b, OK);
+	} else {
+		block_wipe(c, b);
+	}
+	err_clear_detail();
+	*out = &b->pub;
+	return OK;
 }
 
 void cache_put(struct cache *c, struct cache_block *b)
@@ -144,7 +176,8 @@ void cache_stats(const struct cache *c, struct cache_stats *out)
 		sum.misses += s->misses;
 		sum.evictions += s->evictions;
 		sum.resident_bytes += (uint64_t)s->count * c->block_bytes;
-		sum.pinned_blocks += s->count - s->idle_count;
+		sum.pinned_blocks += s->count - s->idle_count - s->resting_count;
+		sum.dirty_blocks += s->dirty_count;
 		shard_unlock(&s->lock);
 	}
 	*out = sum;

@@ -2,8 +2,9 @@
 /*
  * One shard of the cache: its table, its idle list, and every transition of a block's state.
  *
- * Invariants: the table in cache_int.h; count - idle_count blocks are pinned; when nothing is
- * pinned, count is at most the shard's capacity. Pinned blocks may exceed it.
+ * Invariants: the table in cache_int.h; count - idle_count - resting_count blocks are pinned; when
+ * nothing is pinned or dirty, count is at most the shard's capacity. Pinned and dirty blocks may
+ * exceed it, and beside dirty ones the clean ones keep a quarter.
  *
  * Threads: the shard's mutex, held for a few instructions; nothing is read from the device, and
  * no memory is taken or given back, while it is held.
@@ -35,7 +36,8 @@ static void block_check(const struct shard *s, const struct block *b) REQUIRES(s
 {
 	bool idle = !list_empty(&b->idle);
 
-	ensure(s->idle_count <= s->count);
+	ensure(s->idle_count <= s->count && s->dirty_count <= s->count - s->idle_count);
+	ensure(s->resting_count <= s->dirty_count);
 	ensure(b->waiters <= b->pins);
 	switch (b->state) {
 	case BLOCK_EMPTY:
@@ -47,8 +49,18 @@ static void block_check(const struct shard *s, const struct block *b) REQUIRES(s
 	case BLOCK_CLEAN:
 		ensure(idle == (b->pins == 0));
 		break;
+	case BLOCK_DIRTY:
+	case BLOCK_REDIRTIED:
+		ensure(!idle && b->pin_seq > 0 && s->dirty_count > 0);
+		break;
+	case BLOCK_WRITING:
+		ensure(!idle && s->dirty_count > 0);
+		break;
 	case BLOCK_FAILED:
 		ensure(!idle && b->error != OK);
+		break;
+	case BLOCK_GONE:
+		ensure(!idle && b->pins > 0);
 		break;
 	}
 }
@@ -82,7 +94,7 @@ static void block_free(struct block *b)
 enum err shard_init(struct shard *s, unsigned table_bits)
 {
 	mutex_init(&s->lock);
-	cond_init(&s->read_ended);
+	cond_init(&s->ended);
 	shard_lock(&s->lock);
 	list_init(&s->idle);
 	s->table = calloc((size_t)1 << table_bits, sizeof(*s->table));
@@ -101,7 +113,7 @@ void shard_destroy(struct shard *s)
 	}
 	free(s->table);
 	shard_unlock(&s->lock);
-	cond_destroy(&s->read_ended);
+	cond_destroy(&s->ended);
 	mutex_destroy(&s->lock);
 }
 
@@ -139,6 +151,19 @@ static void shard_remove(const struct cache *c, struct shard *s, struct block *b
 	s->count--;
 }
 
+/*
+ * Whether `extra` more clean blocks would be too many. Dirty blocks cannot be evicted and take up
+ * room that clean ones had, but leave them a quarter, or every look at a clean block would be a
+ * read from the device.
+ */
+static bool shard_is_full(const struct cache *c, const struct shard *s, size_t extra)
+	REQUIRES(shard_token)
+{
+	size_t room = c->shard_capacity - MIN(s->dirty_count, c->shard_capacity);
+
+	return s->count - s->dirty_count + extra > MAX(room, (c->shard_capacity + 3) / 4);
+}
+
 /* The block that was used longest ago leaves the table, EMPTY; NULL when all are pinned. */
 static struct block *shard_recycle(const struct cache *c, struct shard *s) REQUIRES(shard_token)
 {
@@ -156,6 +181,32 @@ static struct block *shard_recycle(const struct cache *c, struct shard *s) REQUI
 	return b;
 }
 
+static bool block_is_dirty(const struct block *b) REQUIRES(shard_token)
+{
+	return b->state == BLOCK_DIRTY || b->state == BLOCK_WRITING || b->state == BLOCK_REDIRTIED;
+}
+
+static void shard_pin(struct shard *s, struct block *b) REQUIRES(shard_token)
+{
+	if (b->pins++ > 0)
+		return;
+	if (block_is_dirty(b)) {
+		s->resting_count--;
+	} else {
+		list_remove(&b->idle);
+		s->idle_count--;
+	}
+}
+
+/* A CLEAN block without pins may be evicted; returns one that must be freed for capacity. */
+static struct block *shard_idle(const struct cache *c, struct shard *s, struct block *b)
+	REQUIRES(shard_token)
+{
+	list_push_back(&s->idle, &b->idle);
+	s->idle_count++;
+	return shard_is_full(c, s, 0) ? shard_recycle(c, s) : NULL;
+}
+
 /* --- transitions ----------------------------------------------------------------------------- */
 
 /* Waits until the block, which the caller has pinned, is no longer being read. */
@@ -163,7 +214,7 @@ static enum err block_wait(struct shard *s, struct block *b) REQUIRES(shard_toke
 {
 	b->waiters++;
 	while (b->state == BLOCK_READING)
-		cond_wait(&s->read_ended, &s->lock);
+		cond_wait(&s->ended, &s->lock);
 	b->waiters--;
 	return b->error;
 }
@@ -179,7 +230,7 @@ static enum err shard_find_or_claim(struct cache *c, struct shard *s, fsblk_t nr
 	struct block *fresh = NULL;
 
 	*found = *claimed = *spare = NULL;
-	if (b == NULL && s->count >= c->shard_capacity)
+	if (b == NULL && shard_is_full(c, s, 1))
 		fresh = shard_recycle(c, s);
 	if (b == NULL && fresh == NULL) {
 		shard_unlock(&s->lock);
@@ -195,7 +246,9 @@ static enum err shard_find_or_claim(struct cache *c, struct shard *s, fsblk_t nr
 		return OK;
 	}
 	fresh->pub.nr = nr;
+	fresh->pin_seq = 0;
 	atomic_store_explicit(&fresh->pub.verified, 0, memory_order_relaxed);
+	atomic_store_explicit(&fresh->pub.owner_seq, 0, memory_order_relaxed);
 	fresh->state = BLOCK_READING;
 	fresh->error = OK;
 	fresh->pins = 1;
@@ -215,15 +268,12 @@ enum err block_get(struct cache *c, fsblk_t nr, struct block **out, bool *must_r
 	enum err e = shard_find_or_claim(c, s, nr, &b, &claimed, &spare);
 
 	if (b != NULL) {
-		if (b->pins++ == 0) {
-			list_remove(&b->idle);
-			s->idle_count--;
-		}
-		if (b->state == BLOCK_CLEAN) {
-			s->hits++;
-		} else {
+		shard_pin(s, b);
+		if (b->state == BLOCK_READING) {
 			s->misses++;
 			e = block_wait(s, b);
+		} else {
+			s->hits++;
 		}
 	}
 	shard_unlock(&s->lock);
@@ -252,6 +302,13 @@ enum err block_claim(struct cache *c, fsblk_t nr, struct block **out)
 	return e;
 }
 
+/* A read or a write home of the block has ended. */
+static void shard_wake(struct shard *s, const struct block *b) REQUIRES(shard_token)
+{
+	if (b->waiters > 0 || s->forgetters > 0)
+		cond_broadcast(&s->ended);
+}
+
 void block_complete(struct cache *c, struct block *b, enum err result)
 {
 	struct shard *s = cache_shard(c, b->pub.nr);
@@ -262,8 +319,7 @@ void block_complete(struct cache *c, struct block *b, enum err result)
 	b->state = result == OK ? BLOCK_CLEAN : BLOCK_FAILED;
 	if (result != OK)
 		shard_remove(c, s, b);
-	if (b->waiters > 0)
-		cond_broadcast(&s->read_ended);
+	shard_wake(s, b);
 	block_check(s, b);
 	shard_unlock(&s->lock);
 }
@@ -276,18 +332,135 @@ void block_leave(struct cache *c, struct block *b)
 	shard_lock(&s->lock);
 	ensure(b->pins > 0 && b->state != BLOCK_READING);
 	if (--b->pins == 0) {
-		if (b->state == BLOCK_FAILED) {
+		if (b->state == BLOCK_FAILED || b->state == BLOCK_GONE) {
 			b->state = BLOCK_EMPTY;
 			gone = b;
+		} else if (b->state == BLOCK_CLEAN) {
+			gone = shard_idle(c, s, b);
 		} else {
-			list_push_back(&s->idle, &b->idle);
-			s->idle_count++;
-			if (s->count > c->shard_capacity)
-				gone = shard_recycle(c, s);
+			s->resting_count++;
 		}
 	}
 	if (gone != b)
 		block_check(s, b);
+	shard_unlock(&s->lock);
+	block_free(gone);
+}
+
+/* --- transitions of writing ------------------------------------------------------------------ */
+
+void block_wipe(struct cache *c, struct block *b)
+{
+	struct shard *s = cache_shard(c, b->pub.nr);
+
+	shard_lock(&s->lock);
+	if (b->state == BLOCK_CLEAN) {
+		memset(b->pub.data, 0, c->block_bytes);
+		atomic_store_explicit(&b->pub.verified, 0, memory_order_relaxed);
+	}
+	shard_unlock(&s->lock);
+}
+
+void block_dirty(struct cache *c, struct block *b, uint64_t seq)
+{
+	struct shard *s = cache_shard(c, b->pub.nr);
+
+	shard_lock(&s->lock);
+	ensure(b->pins > 0 && seq >= b->pin_seq &&
+		seq > atomic_load_explicit(&c->durable_seq, memory_order_relaxed));
+	if (b->state == BLOCK_CLEAN) {
+		s->dirty_count++;
+		b->state = BLOCK_DIRTY;
+	} else if (b->state == BLOCK_WRITING) {
+		b->state = BLOCK_REDIRTIED;
+	}
+	b->pin_seq = seq;
+	ensure(b->state == BLOCK_DIRTY || b->state == BLOCK_REDIRTIED);
+	block_check(s, b);
+	shard_unlock(&s->lock);
+}
+
+bool block_capture(struct cache *c, struct block *b, uint8_t *copy)
+{
+	struct shard *s = cache_shard(c, b->pub.nr);
+	uint64_t durable = atomic_load_explicit(&c->durable_seq, memory_order_acquire);
+
+	shard_lock(&s->lock);
+	ensure(b->state == BLOCK_DIRTY);
+	bool captured = b->pin_seq <= durable;
+
+	if (captured) {
+		memcpy(copy, b->pub.data, c->block_bytes);
+		b->state = BLOCK_WRITING;
+	}
+	block_check(s, b);
+	shard_unlock(&s->lock);
+	return captured;
+}
+
+void block_home(struct cache *c, struct block *b, enum err result)
+{
+	struct shard *s = cache_shard(c, b->pub.nr);
+	struct block *gone = NULL;
+
+	shard_lock(&s->lock);
+	ensure(b->state == BLOCK_WRITING || b->state == BLOCK_REDIRTIED);
+	if (b->state == BLOCK_WRITING && result == OK) {
+		b->state = BLOCK_CLEAN;
+		s->dirty_count--;
+		if (b->pins == 0) {
+			s->resting_count--;
+			gone = shard_idle(c, s, b);
+		}
+	} else {
+		b->state = BLOCK_DIRTY;
+	}
+	shard_wake(s, b);
+	if (gone != b)
+		block_check(s, b);
+	shard_unlock(&s->lock);
+	block_free(gone);
+}
+
+/* Takes a CLEAN or DIRTY block out of the table; the block to free where nobody has it pinned. */
+static struct block *shard_forget(const struct cache *c, struct shard *s, struct block *b)
+	REQUIRES(shard_token)
+{
+	bool dirty = block_is_dirty(b);
+
+	shard_remove(c, s, b);
+	s->dirty_count -= dirty;
+	if (b->pins > 0) {
+		b->state = BLOCK_GONE;
+		block_check(s, b);
+		return NULL;
+	}
+	if (dirty) {
+		s->resting_count--;
+	} else {
+		list_remove(&b->idle);
+		s->idle_count--;
+	}
+	b->state = BLOCK_EMPTY;
+	return b;
+}
+
+void block_forget(struct cache *c, fsblk_t nr)
+{
+	struct shard *s = cache_shard(c, nr);
+	struct block *b, *gone = NULL;
+
+	shard_lock(&s->lock);
+	for (;;) {
+		b = shard_find(c, s, nr);
+		if (b == NULL || b->state == BLOCK_CLEAN || b->state == BLOCK_DIRTY)
+			break;
+		s->forgetters++;
+		cond_wait(&s->ended, &s->lock);
+		s->forgetters--;
+	}
+	if (b != NULL)
+		gone = shard_forget(c, s, b);
 	shard_unlock(&s->lock);
 	block_free(gone);
 }

@@ -232,42 +232,73 @@ static enum err volume_write_fill(struct volume *v, uint8_t *bounce, const struc
 	return e;
 }
 
-static enum err volume_write_piece(
-	struct volume *v, uint8_t *bounce, const uint8_t *from, const struct volume_piece *p)
+/* `len` bytes of the iovec from `skip` on. */
+static void volume_gather(const struct iovec *iov, uint64_t skip, uint8_t *to, uint64_t len)
+{
+	for (; len > 0; iov++) {
+		uint64_t step;
+
+		if (skip >= iov->iov_len) {
+			skip -= iov->iov_len;
+			continue;
+		}
+		step = MIN(iov->iov_len - skip, len);
+		memcpy(to, (const uint8_t *)iov->iov_base + skip, (size_t)step);
+		to += step;
+		len -= step;
+		skip = 0;
+	}
+}
+
+static enum err volume_write_piece(struct volume *v, uint8_t *bounce, const struct iovec *iov,
+	uint64_t skip, const struct volume_piece *p)
 {
 	const size_t len = (size_t)(p->wide_end - p->wide_start);
-	struct iovec iov = {.iov_base = bounce, .iov_len = len};
+	struct iovec whole = {.iov_base = bounce, .iov_len = len};
 	enum err e = volume_write_fill(v, bounce, p);
 
 	if (e != OK)
 		return e;
-	memcpy(bounce + (p->start - p->wide_start), from, (size_t)(p->end - p->start));
+	volume_gather(iov, skip, bounce + (p->start - p->wide_start), p->end - p->start);
 	e = cipher_encrypt(v->config.cipher, bounce, bounce, len, volume_sector(v, p->wide_start));
 	if (e != OK)
 		return e;
-	return ioq_writev(v->config.ioq, &iov, 1, v->config.offset_bytes + p->wide_start);
+	return ioq_writev(v->config.ioq, &whole, 1, v->config.offset_bytes + p->wide_start);
 }
 
-enum err volume_write(struct volume *v, const void *buf, size_t len_bytes, uint64_t offset_bytes)
+enum err volume_writev(struct volume *v, const struct iovec *iov, int count, uint64_t offset_bytes)
 {
-	const uint64_t first = offset_bytes, end = offset_bytes + len_bytes;
-	enum err e = volume_check(v, len_bytes, offset_bytes);
+	const uint64_t first = offset_bytes;
+	uint64_t len = 0;
 	uint8_t *bounce;
+	enum err e;
 
-	if (e != OK || len_bytes == 0)
+	for (int i = 0; i < count; i++) {
+		if (__builtin_add_overflow(len, iov[i].iov_len, &len))
+			return ERR_DEV_BOUNDS;
+	}
+	e = volume_check(v, len, offset_bytes);
+	if (e != OK || len == 0)
 		return e;
-	bounce = volume_bounce_alloc(v, len_bytes);
+	bounce = volume_bounce_alloc(v, len);
 	if (!bounce)
 		return ERR_NOMEM;
-	while (e == OK && offset_bytes < end) {
-		const struct volume_piece p = volume_piece_at(v, offset_bytes, end);
+	while (e == OK && offset_bytes < first + len) {
+		const struct volume_piece p = volume_piece_at(v, offset_bytes, first + len);
 
-		e = volume_write_piece(
-			v, bounce, (const uint8_t *)buf + (offset_bytes - first), &p);
+		e = volume_write_piece(v, bounce, iov, offset_bytes - first, &p);
 		offset_bytes = p.end;
 	}
 	free(bounce);
 	return e;
+}
+
+enum err volume_write(struct volume *v, const void *buf, size_t len_bytes, uint64_t offset_bytes)
+{
+	/* Only read from: an iovec serves both directions and cannot say so. */
+	struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = len_bytes};
+
+	return volume_writev(v, &iov, 1, offset_bytes);
 }
 
 enum err volume_flush(struct volume *v)

@@ -79,23 +79,54 @@ static void random_range(uint64_t *offset, size_t *len)
 	*offset = scratch_random((VOLUME_BYTES - *len) / 512 + 1) * 512;
 }
 
+/* Buffers for `len` bytes in the arena, some of them with gaps between. */
+static int random_pieces(struct iovec iov[PIECES_MAX], uint8_t *arena, size_t len)
+{
+	size_t at = 0;
+	int count = 0;
+
+	for (; len > 0; count++) {
+		size_t part = (size_t)(1 + scratch_random(len / 512)) * 512;
+
+		if (count == PIECES_MAX - 1)
+			part = len;
+		iov[count] = (struct iovec){arena + at, part};
+		at += part + 512 * scratch_random(3);
+		len -= part;
+	}
+	return count;
+}
+
+static void write_and_model(struct volume *v, uint8_t *model, uint8_t *arena)
+{
+	struct iovec iov[PIECES_MAX];
+	uint64_t offset;
+	size_t len;
+
+	random_range(&offset, &len);
+
+	int count = random_pieces(iov, arena, len);
+	uint64_t at = offset;
+
+	for (int i = 0; i < count; at += iov[i++].iov_len) {
+		memset(iov[i].iov_base, (int)scratch_random(256), iov[i].iov_len);
+		memcpy(model + at, iov[i].iov_base, iov[i].iov_len);
+	}
+	ck_ok(volume_writev(v, iov, count, offset));
+	for (int i = 0; i < count; offset += iov[i++].iov_len)
+		ck_assert_mem_eq(iov[i].iov_base, model + offset, iov[i].iov_len);
+}
+
 static void read_and_compare(struct volume *v, const uint8_t *model, uint8_t *arena)
 {
 	struct iovec iov[PIECES_MAX];
 	uint64_t offset;
-	size_t len, left, at = 0;
-	int count = 0;
+	size_t len;
 
 	random_range(&offset, &len);
-	for (left = len; left > 0; count++) {
-		size_t part = (size_t)(1 + scratch_random(left / 512)) * 512;
 
-		if (count == PIECES_MAX - 1)
-			part = left;
-		iov[count] = (struct iovec){arena + at, part};
-		at += part + 512 * scratch_random(3);
-		left -= part;
-	}
+	int count = random_pieces(iov, arena, len);
+
 	ck_ok(volume_readv(v, iov, count, offset));
 	for (int i = 0; i < count; offset += iov[i++].iov_len)
 		ck_assert_mem_eq(iov[i].iov_base, model + offset, iov[i].iov_len);
@@ -106,21 +137,15 @@ static void check_against_model(struct rig *r, uint32_t sector_bytes)
 	uint8_t *model = malloc(VOLUME_BYTES), *arena = NULL;
 	const size_t arena_bytes = VOLUME_BYTES + 512 * 3 * PIECES_MAX;
 	uint64_t offset;
-	size_t len;
 
 	ensure(model && posix_memalign((void **)&arena, 4096, arena_bytes) == 0);
 	scratch_fill(model, VOLUME_BYTES);
 	ck_ok(volume_write(r->volume, model, VOLUME_BYTES, 0));
 	for (int i = 0; i < ROUNDS; i++) {
-		if (scratch_random(2) == 0) {
-			random_range(&offset, &len);
-			memset(model + offset, (int)scratch_random(256), len);
-			memcpy(arena, model + offset, len);
-			ck_ok(volume_write(r->volume, arena, len, offset));
-			ck_assert_mem_eq(arena, model + offset, len);
-		} else {
+		if (scratch_random(2) == 0)
+			write_and_model(r->volume, model, arena);
+		else
 			read_and_compare(r->volume, model, arena);
-		}
 	}
 	ck_ok(volume_flush(r->volume));
 	for (offset = 0; offset < VOLUME_BYTES; offset += sector_bytes) {
