@@ -28,6 +28,12 @@
 
 #define CACHE_DEFAULT_BYTES (64ull << 20)
 
+/* What the volume has room for, which the file system may have grown into in its log. */
+static fsblk_t mount_volume_blocks(const struct ext4 *fs)
+{
+	return volume_size_bytes(fs->options.volume) >> fs->block_bits;
+}
+
 /* Replaces the cache; nothing is pinned. Owns the overlay. */
 static enum err mount_open_cache(struct ext4 *fs, struct overlay *overlay)
 {
@@ -35,7 +41,7 @@ static enum err mount_open_cache(struct ext4 *fs, struct overlay *overlay)
 	struct cache_config config = {
 		.volume = fs->options.volume,
 		.block_bytes = fs->block_bytes,
-		.blocks = fs->blocks,
+		.blocks = overlay ? mount_volume_blocks(fs) : fs->blocks,
 		.capacity_bytes = capacity ? capacity : CACHE_DEFAULT_BYTES,
 		.overlay = overlay,
 	};
@@ -120,7 +126,7 @@ static enum err journal_load(
 	struct journal_config config = {
 		.volume = fs->options.volume,
 		.block_bytes = fs->block_bytes,
-		.fs_blocks = fs->blocks,
+		.fs_blocks = mount_volume_blocks(fs),
 	};
 	struct journal_run *runs = NULL;
 	enum err e = OK;
@@ -181,8 +187,8 @@ static enum err mount_journal(struct ext4 *fs, fsblk_t *journal_blocks)
 
 	if (!ext4_has_compat(fs, EXT4_COMPAT_HAS_JOURNAL)) {
 		if (recover)
-			ext4_reason_add(
-				&fs->info, "it asks for recovery but has no journal; run fsck");
+			ext4_reason_add(&fs->info,
+				"it asks for recovery but has no journal; run fsck.cryptfs");
 		return OK;
 	}
 	if (fs->options.noload) {

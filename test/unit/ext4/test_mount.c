@@ -131,6 +131,38 @@ START_TEST(a_superblock_in_the_log_is_verified_too)
 }
 END_TEST
 
+/* An online resize that is only in the log: blocks past the end that the disk still knows. */
+START_TEST(a_file_system_that_grows_in_its_log)
+{
+	struct image im;
+	struct ext4_info info;
+	bool moved = false;
+
+	image_make("image", "-t ext4 -b 1024 -N 512", "8M");
+	image_run("truncate -s 12M image && cp image grown && resize2fs grown 12M >/dev/null 2>&1 "
+		  "&& debugfs -w -R 'feature needs_recovery' grown >/dev/null 2>&1 && "
+		  "dd if=grown of=super bs=1024 skip=1 count=1 2>/dev/null && "
+		  "dd if=grown of=descs bs=1024 skip=2 count=1 2>/dev/null");
+	image_run("dd if=grown of=block bs=1024 skip=8000 count=1 2>/dev/null");
+	image_debugfs("image", "jo\njw -b 1 super\njw -b 2 descs\njw -b 8000 block\njc\n");
+	image_load(&im, "image");
+	/* debugfs logs nothing past the end, so the third tag is changed to do so. */
+	for (fsblk_t nr = 0; nr < 8192 && !moved; nr++) {
+		be32 *words = (void *)image_block(&im, nr);
+		moved = be32_get(words[0]) == 0xc03b3998 && be32_get(words[1]) == 1 &&
+			be32_get(words[3]) == 8000;
+		if (moved)
+			words[3] = be32_make(8300);
+	}
+	ck_assert(moved);
+	ck_ok(image_mount(&im));
+	ext4_info(im.fs, &info);
+	ck_assert_uint_eq(info.replayed_blocks, 3);
+	ck_assert_uint_eq(info.blocks, 12288);
+	image_close(&im);
+}
+END_TEST
+
 START_TEST(an_external_journal_needs_noload)
 {
 	struct image im;
@@ -310,6 +342,7 @@ int main(void)
 		tcase, a_dirty_journal_is_replayed_in_memory, 0, (int)ARRAY_SIZE(dirty_rows));
 	tcase_add_test(tcase, a_dirty_journal_that_nobody_asks_for);
 	tcase_add_test(tcase, a_superblock_in_the_log_is_verified_too);
+	tcase_add_test(tcase, a_file_system_that_grows_in_its_log);
 	tcase_add_test(tcase, an_external_journal_needs_noload);
 	tcase_add_loop_test(tcase, a_damaged_journal_inode, 0, (int)ARRAY_SIZE(journal_damages));
 	tcase_add_loop_test(tcase, a_damaged_start, 0, (int)ARRAY_SIZE(damages));
