@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Picks the command: by the name the program was called by (mount.cryptfs is a link to it, as
+ * mount(8) wants its helpers), or by the first argument of `cryptfs`.
+ *
+ * Threads: none.
+ */
+#include "cmd.h"
+#include <stdio.h>
+
+struct command {
+	const char *name; /* after `cryptfs` */
+	int (*run)(int argc, char **argv);
+	const char *help;
+};
+
+static const struct command commands[] = {
+	{"mount", cmd_mount, "SOURCE DIR [-sfnv] [-o OPTIONS]   unlock a volume and mount it"},
+	{"info", cmd_info, "SOURCE [OPTIONS]                   say what a volume is"},
+};
+
+/* The helpers' names: what mount(8), mkfs(8) and their kin look for. */
+static const struct {
+	const char *name, *command;
+} links[] = {
+	{"mount.cryptfs", "mount"},
+	{"mount.fuse.cryptfs", "mount"},
+	{"mount.fuseblk.cryptfs", "mount"},
+};
+
+static const struct command *command_find(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		if (strcmp(commands[i].name, name) == 0)
+			return &commands[i];
+	return NULL;
+}
+
+static void print_help(FILE *to)
+{
+	fprintf(to, "usage: cryptfs COMMAND ARGUMENTS\n\n");
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		fprintf(to, "  cryptfs %-6s %s\n", commands[i].name, commands[i].help);
+	fprintf(to, "\n'cryptfs COMMAND --help' says more; --version gives the version.\n");
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 0 && argv[0] ? argv[0] : "cryptfs";
+	const struct command *command;
+
+	name = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
+	for (size_t i = 0; i < ARRAY_SIZE(links); i++)
+		if (strcmp(links[i].name, name) == 0)
+			return command_find(links[i].command)->run(argc, argv);
+
+	if (strcmp(name, "cryptfs") != 0) {
+		fprintf(stderr, "cryptfs: called by the unknown name '%s'\n", name);
+		return MOUNT_EXIT_USAGE;
+	}
+	if (argc < 2) {
+		print_help(stderr);
+		return MOUNT_EXIT_USAGE;
+	}
+	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+		print_help(stdout);
+		return 0;
+	}
+	if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
+		printf("cryptfs %s\n", CRYPTFS_VERSION);
+		return 0;
+	}
+	command = command_find(argv[1]);
+	if (!command) {
+		fprintf(stderr, "cryptfs: unknown command '%s'; 'cryptfs --help' lists them\n",
+			argv[1]);
+		return MOUNT_EXIT_USAGE;
+	}
+	return command->run(argc - 1, argv + 1);
+}

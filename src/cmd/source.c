@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Finds and checks what a mount needs, with one clear line for each thing that is missing.
+ *
+ * The checks are for the message only: whoever changes the world between a check and its use meets
+ * the error of the use itself.
+ *
+ * Threads: none.
+ */
+#include "source.h"
+#include <blkid/blkid.h>
+#include <fcntl.h>
+#include <mntent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	BUSY_TRIES = 20,
+	BUSY_INTERVAL_NS = 50 * 1000 * 1000,
+};
+
+enum err source_resolve(const char *source, char **path)
+{
+	static const char *const tags[] = {"UUID", "LABEL", "PARTUUID", "PARTLABEL"};
+	const char *equals = strchr(source, '=');
+	const char *value;
+	char *found = NULL;
+
+	for (size_t i = 0; equals && i < ARRAY_SIZE(tags); i++) {
+		size_t len = strlen(tags[i]);
+
+		if ((size_t)(equals - source) != len || strncmp(source, tags[i], len) != 0)
+			continue;
+		value = equals + 1;
+		found = *value ? blkid_evaluate_tag(tags[i], value, NULL) : NULL;
+		if (!found)
+			return err_set_detail(ERR_NOENT, "no device has this %s", tags[i]);
+		*path = found;
+		return OK;
+	}
+	*path = strdup(source);
+	return *path ? OK : ERR_NOMEM;
+}
+
+/* True when a cryptfs mount shows this source; the first such mount point goes to `where`. */
+static bool source_is_mounted(const char *source, const char *path, char *where, size_t room)
+{
+	FILE *mounts = setmntent("/proc/self/mounts", "r");
+	struct mntent *m;
+	bool found = false;
+
+	if (!mounts)
+		return false;
+	while (!found && (m = getmntent(mounts))) {
+		if (strcmp(m->mnt_type, "fuse.cryptfs") != 0 ||
+			(strcmp(m->mnt_fsname, source) != 0 && strcmp(m->mnt_fsname, path) != 0))
+			continue;
+		snprintf(where, room, "%s", m->mnt_dir);
+		found = true;
+	}
+	endmntent(mounts);
+	return found;
+}
+
+enum err source_open(const char *source, const char *path, struct dev **out)
+{
+	const struct dev_open_options options = {.readonly = true, .claim = true};
+	const struct timespec pause = {.tv_nsec = BUSY_INTERVAL_NS};
+	char where[256];
+	enum err e;
+
+	for (int tries = 0;; tries++) {
+		e = dev_open(path, &options, out);
+		if (e != ERR_BUSY)
+			return e;
+		if (source_is_mounted(source, path, where, sizeof(where)))
+			return err_set_detail(ERR_BUSY, "already mounted on %s", where);
+		if (tries == BUSY_TRIES)
+			return e;
+		/* After umount(8) of a plain fuse mount the daemon is still about to end. */
+		nanosleep(&pause, NULL);
+	}
+}
+
+enum err source_check_mount_point(const char *dir, char **absolute)
+{
+	struct stat st;
+	char *resolved;
+
+	if (stat(dir, &st)) {
+		if (errno == ENOENT)
+			return err_set_detail(ERR_NOENT, "mount point %s does not exist", dir);
+		if (errno == ENOTCONN)
+			return err_set_detail(ERR_BUSY,
+				"mount point %s holds a mount whose daemon has died; unmount it "
+				"first",
+				dir);
+		return err_set_detail(
+			err_from_errno(errno), "mount point %s: %s", dir, strerror(errno));
+	}
+	if (!S_ISDIR(st.st_mode))
+		return err_set_detail(ERR_NOTDIR, "mount point %s is not a directory", dir);
+	/* As fusermount3 will judge it. */
+	if (geteuid() != 0 && access(dir, W_OK))
+		return err_set_detail(ERR_ACCESS, "mount point %s: you may not write to it", dir);
+	if (geteuid() != 0 && (st.st_mode & S_ISVTX) && st.st_uid != geteuid())
+		return err_set_detail(ERR_ACCESS, "mount point %s belongs to somebody else", dir);
+	resolved = realpath(dir, NULL);
+	if (!resolved)
+		return err_set_detail(
+			err_from_errno(errno), "mount point %s: %s", dir, strerror(errno));
+	*absolute = resolved;
+	return OK;
+}
+
+/* fusermount3's rule: a line of /etc/fuse.conf that is exactly this word. */
+static bool user_may_allow_other(void)
+{
+	FILE *conf = fopen("/etc/fuse.conf", "re");
+	char line[256], word[256], rest[2];
+	bool found = false;
+
+	if (!conf)
+		return false;
+	while (!found && fgets(line, sizeof(line), conf))
+		found = sscanf(line, " %255s %1s", word, rest) == 1 &&
+			strcmp(word, "user_allow_other") == 0;
+	fclose(conf);
+	return found;
+}
+
+enum err source_check_fuse(bool allow_other)
+{
+	if (access("/dev/fuse", R_OK | W_OK)) {
+		if (errno == ENOENT)
+			return err_set_detail(ERR_NOENT,
+				"/dev/fuse does not exist: is the kernel's fuse module loaded?");
+		return err_set_detail(
+			ERR_ACCESS, "/dev/fuse may not be opened: %s", strerror(errno));
+	}
+	if (allow_other && geteuid() != 0 && !user_may_allow_other())
+		return err_set_detail(
+			ERR_PERM, "option 'allow_other' needs user_allow_other in /etc/fuse.conf");
+	return OK;
+}
