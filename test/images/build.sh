@@ -13,7 +13,7 @@ image_rows() {
 
 # image_change FILE WORDS: what is changed before or after the kernel filled the image
 image_change() {
-	local file=$1 dir=$file.mnt
+	local file=$1 dir=$1.mnt
 	shift
 	while [ $# -gt 0 ]; do
 		case $1 in
