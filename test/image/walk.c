@@ -29,9 +29,11 @@
 enum {
 	ALARM_SECONDS = 60,
 	INODES_MAX = 20000,
+	FIRST_INUM = 11, /* below: reserved */
 	READ_HEAD_BYTES = 4 << 20,
 	SEGMENTS_MAX = 200,
 	NAMES_MAX = 40000,
+	LOOKUPS_MAX = 300,
 	CHUNK_BYTES = 128 << 10,
 };
 
@@ -48,9 +50,14 @@ struct walk {
 
 struct listing {
 	struct walk *w;
-	struct ext4_inode *dir;
 	uint64_t count;
 	uint64_t last_cookie;
+};
+
+struct names {
+	size_t count;
+	char *name[LOOKUPS_MAX];
+	size_t len[LOOKUPS_MAX];
 };
 
 static void note(struct walk *w, enum err e)
@@ -83,27 +90,39 @@ static bool take_entry(void *context, const struct ext4_dirent *entry)
 	return ++l->count % 100 != 0;
 }
 
+/* Copies a name: the directory's lock is held here, so that looking it up must wait. */
 static bool take_name(void *context, const struct ext4_dirent *entry)
 {
-	struct listing *l = context;
-	struct walk *w = l->w;
+	struct names *n = context;
+
+	if (n->count == LOOKUPS_MAX)
+		return false;
+	/* A buffer of its own length each, so that the sanitizer sees a read past its end. */
+	n->name[n->count] = malloc(entry->len + 1);
+	ensure(n->name[n->count]);
+	memcpy(n->name[n->count], entry->name, entry->len);
+	n->len[n->count++] = entry->len;
+	return true;
+}
+
+static void look_up_names(struct walk *w, struct ext4_inode *dir)
+{
+	struct names n = {.count = 0};
 	inum_t found;
 
-	l->last_cookie = entry->cookie;
-	if (l->count++ >= 300)
-		return false;
-	char *copy = malloc(entry->len + 1);
-	ensure(copy);
-	memcpy(copy, entry->name, entry->len);
-	note(w, ext4_lookup(l->dir, copy, entry->len, &found));
-	free(copy);
-	return true;
+	note(w, ext4_readdir(dir, 0, take_name, &n));
+	for (size_t i = 0; i < n.count; i++) {
+		note(w, ext4_lookup(dir, n.name[i], n.len[i], &found));
+		free(n.name[i]);
+	}
+	enum err e = ext4_lookup(dir, "there is no such name", 21, &found);
+	if (e != ERR_NOENT)
+		note(w, e);
 }
 
 static void walk_directory(struct walk *w, struct ext4_inode *dir)
 {
-	struct listing l = {.w = w, .dir = dir};
-	inum_t found;
+	struct listing l = {.w = w};
 	uint64_t before;
 
 	do {
@@ -114,11 +133,7 @@ static void walk_directory(struct walk *w, struct ext4_inode *dir)
 		if (e != OK || l.count == count)
 			break;
 	} while (l.count < NAMES_MAX && l.last_cookie != before);
-	struct listing names = {.w = w, .dir = dir};
-	note(w, ext4_readdir(dir, 0, take_name, &names));
-	enum err e = ext4_lookup(dir, "there is no such name", 21, &found);
-	if (e != ERR_NOENT)
-		note(w, e);
+	look_up_names(w, dir);
 }
 
 static void read_range(struct walk *w, struct ext4_inode *inode, uint64_t from, uint64_t to)
@@ -234,15 +249,20 @@ static void walk_all(struct walk *w)
 	push(w, EXT4_ROOT_INUM);
 	while (w->depth)
 		walk_inode(w, w->stack[--w->depth]);
-	/* What no name leads to: most numbers are free, which is no error of the image. */
+	/*
+	 * What no name leads to: most numbers are free, and the reserved ones hold what is no file;
+	 * neither is an error of the image.
+	 */
 	for (inum_t inum = 0; inum < MIN(w->inodes + 10, (uint64_t)INODES_MAX); inum++) {
 		if (w->seen[inum])
 			continue;
 		uint64_t errors = w->errors;
 		bool stale = w->by_error[ERR_STALE];
+		bool corrupt = w->by_error[ERR_CORRUPT];
 		walk_inode(w, inum);
-		if (w->by_error[ERR_STALE] && !stale) {
-			w->by_error[ERR_STALE] = false;
+		if (w->by_error[ERR_STALE] != stale || inum < FIRST_INUM) {
+			w->by_error[ERR_STALE] = stale;
+			w->by_error[ERR_CORRUPT] = corrupt;
 			w->errors = errors;
 		}
 	}
@@ -277,7 +297,7 @@ static void walk_device(struct dev *d)
 	struct volume_config volume_config = {
 		.ioq = q,
 		.cipher = c,
-		.size_bytes = d->size_bytes,
+		.size_bytes = d->size_bytes / SECTOR_BYTES * SECTOR_BYTES,
 	};
 	ensure(volume_create(&volume_config, &v) == OK);
 	ensure(pages_create(&pages_config, &p) == OK);
