@@ -244,6 +244,14 @@ static unsigned htree_search(const struct htree_frame *f, uint32_t hash)
 	return low;
 }
 
+/* The root is no leaf: taken for one, it would show no names where the leaf has some. */
+static enum err htree_check_leaf(const struct htree_path *path)
+{
+	if (htree_entry_block(&path->frame[path->levels - 1]) == 0)
+		return htree_damage(path->dir, 0, "an entry for a leaf points at the root");
+	return OK;
+}
+
 enum err htree_seek(struct htree_path *path, uint32_t hash)
 {
 	path->leaves = 0;
@@ -252,7 +260,7 @@ enum err htree_seek(struct htree_path *path, uint32_t hash)
 
 		path->frame[depth].at = htree_search(&path->frame[depth], hash);
 		if (depth + 1 == path->levels)
-			return OK;
+			return htree_check_leaf(path);
 		e = htree_descend(path, depth);
 		if (e)
 			return e;
@@ -281,7 +289,7 @@ enum err htree_next(struct htree_path *path, bool *end)
 			return e;
 	}
 	*end = false;
-	return OK;
+	return htree_check_leaf(path);
 }
 
 struct htree_leaf htree_leaf(const struct htree_path *path)

@@ -26,7 +26,7 @@ export PATH=$PATH:/usr/sbin:/sbin
 	exit 1
 }
 
-while IFS=$'\t' read -r name expected; do
+while IFS=$'\t' read -r name expected base; do
 	image=$work/images/$name
 	"$walk" "$image" >"$work/out" 2>&1
 	status=$?
@@ -36,7 +36,14 @@ while IFS=$'\t' read -r name expected; do
 		continue
 	fi
 	case $expected:$outcome in
-	clean:clean | refuse:refused:* | error:refused:* | error:errors:* | any:*)
+	clean:clean)
+		cp "$work/out" "$work/whole-$base" ;;
+	whole:clean)
+		cmp -s "$work/out" "$work/whole-$base" || outcome="less than the base: $outcome" ;;
+	esac
+	case $expected:$outcome in
+	clean:clean | refuse:refused:* | error:refused:* | error:errors:* | any:* | \
+		whole:refused:* | whole:errors:* | whole:clean)
 		echo "ok: $name: $outcome" ;;
 	*)
 		fail "$name: expected $expected, got: $(cat "$work/out")" ;;
