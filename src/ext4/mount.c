@@ -94,8 +94,9 @@ static enum err journal_map(
 			}
 			runs = more;
 		}
-		runs[count++] = (struct journal_run){
+		runs[count] = (struct journal_run){
 			.logical = run.logical, .count = run.count, .physical = run.physical};
+		count++;
 	}
 	*out_runs = runs;
 	*out_count = count;
