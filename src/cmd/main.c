@@ -16,6 +16,7 @@ struct command {
 
 static const struct command commands[] = {
 	{"mount", cmd_mount, "SOURCE DIR [-sfnv] [-o OPTIONS]   unlock a volume and mount it"},
+	{"mkfs", cmd_mkfs, "[OPTIONS] TARGET [SIZE]            make an encrypted volume"},
 	{"info", cmd_info, "SOURCE [OPTIONS]                   say what a volume is"},
 };
 
@@ -26,6 +27,7 @@ static const struct {
 	{"mount.cryptfs", "mount"},
 	{"mount.fuse.cryptfs", "mount"},
 	{"mount.fuseblk.cryptfs", "mount"},
+	{"mkfs.cryptfs", "mkfs"},
 };
 
 static const struct command *command_find(const char *name)
