@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The journal's door: from its runs to an overlay, in three passes.
+ * The reading door: from the journal's runs to an overlay, in three passes.
  *
  * Writes nothing; the log's blocks stay where they are and the overlay points at them. A journal
  * with fast commits is taken only when there are none to replay.
@@ -39,28 +39,34 @@ static enum err journal_refuse_fast_commits(struct log *log, uint32_t sequence)
 	return OK;
 }
 
+enum err journal_plan(struct log *log, struct overlay **out, struct journal_info *info)
+{
+	struct scan scan = {0};
+	enum err e = scan_log(log, &scan);
+
+	if (e != OK)
+		goto out;
+	info->transactions = scan.transactions;
+	info->sequence = scan.end;
+	if (log->fast_commit)
+		e = journal_refuse_fast_commits(log, scan.end);
+	if (e == OK)
+		e = replay_build(log, &scan, out, info);
+out:
+	scan_free(&scan);
+	return e;
+}
+
 enum err journal_scan(
 	const struct journal_config *config, struct overlay **out, struct journal_info *info)
 {
 	struct log log;
-	struct scan scan = {0};
 	struct journal_info found = {0};
 	struct overlay *overlay = NULL;
 	enum err e = log_open(config, &log, &found);
 
-	if (e != OK || found.clean)
-		goto out;
-	e = scan_log(&log, &scan);
-	if (e != OK)
-		goto out;
-	found.transactions = scan.transactions;
-	found.sequence = scan.end;
-	if (log.fast_commit)
-		e = journal_refuse_fast_commits(&log, scan.end);
-	if (e == OK)
-		e = replay_build(&log, &scan, &overlay, &found);
-out:
-	scan_free(&scan);
+	if (e == OK && !found.clean)
+		e = journal_plan(&log, &overlay, &found);
 	log_close(&log);
 	if (e == OK) {
 		*out = overlay;

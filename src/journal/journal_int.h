@@ -74,6 +74,15 @@ enum err log_block(struct log *log, uint32_t position, const uint8_t **out) must
 /* Where a block of the journal lies in the file system; position is inside the runs (ensure). */
 fsblk_t log_physical(const struct log *log, uint32_t position);
 
+/* --- super_write.c --------------------------------------------------------------------------- */
+/*
+ * The block with the journal's superblock, as it lies on the disk, for changing; free() it. Read
+ * through log_block.
+ */
+enum err super_load(struct log *log, struct disk_super **out) must_check;
+/* Gives it its checksum and writes its block. Does not flush. */
+enum err super_store(const struct log *log, struct disk_super *super) must_check;
+
 /* --- scan.c ---------------------------------------------------------------------------------- */
 /* Finds the committed transactions; scan_free also after an error. ERR_JOURNAL, ERR_IO. */
 enum err scan_log(struct log *log, struct scan *out) must_check;
@@ -83,5 +92,9 @@ void scan_free(struct scan *scan);
 /* From what the scan found to the overlay; *out is NULL when nothing is left. */
 enum err replay_build(struct log *log, const struct scan *scan, struct overlay **out,
 	struct journal_info *info) must_check;
+
+/* --- journal.c ------------------------------------------------------------------------------- */
+/* All three passes over an open log that is not empty; *out is NULL when nothing is left. */
+enum err journal_plan(struct log *log, struct overlay **out, struct journal_info *info) must_check;
 
 #endif
