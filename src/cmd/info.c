@@ -185,6 +185,7 @@ static struct json_object *file_system_facts(const struct ext4_info *i)
 	}
 	for (size_t n = 0; n < i->reason_count; n++)
 		json_object_array_add(why, json_object_new_string(i->reasons[n]));
+	put_bool(to, "writable", !i->must_be_readonly);
 	if (!i->must_be_readonly)
 		json_object_array_add(why, json_object_new_string("this version does not write"));
 	put_verdict(to, "ro", why);
@@ -246,6 +247,19 @@ static void print_keyslot(struct json_object *slot)
 	putchar('\n');
 }
 
+/* How the volume would be mounted, a line for each reason. */
+static const char *verdict_words(struct json_object *section)
+{
+	struct json_object *mount, *writable;
+
+	json_object_object_get_ex(section, "mount", &mount);
+	if (strcmp(json_object_get_string(mount), "no") == 0)
+		return "would not mount";
+	json_object_object_get_ex(section, "writable", &writable);
+	return json_object_get_boolean(writable) ? "would mount for reading"
+						 : "would mount read-only";
+}
+
 static void print_section(struct json_object *section)
 {
 	struct json_object_iterator i = json_object_iter_begin(section);
@@ -255,6 +269,8 @@ static void print_section(struct json_object *section)
 		const char *name = json_object_iter_peek_name(&i);
 		struct json_object *value = json_object_iter_peek_value(&i);
 
+		if (strcmp(name, "mount") == 0 || strcmp(name, "writable") == 0)
+			continue; /* in the words of the verdict */
 		if (!json_object_is_type(value, json_type_array)) {
 			printf("  %s: ", name);
 			print_value(value);
@@ -266,7 +282,7 @@ static void print_section(struct json_object *section)
 			if (json_object_is_type(entry, json_type_object)) {
 				print_keyslot(entry);
 			} else {
-				printf("  %s: ", name);
+				printf("  %s: ", verdict_words(section));
 				print_value(entry);
 			}
 		}

@@ -87,7 +87,7 @@ static enum err unlock_by_key_file(
 		e = luks_unlock(s->luks, &passphrase, o->key_slot, key);
 	secret_free(&passphrase);
 	if (e == ERR_LUKS_KEY)
-		return err_set_detail(e, "wrong key file");
+		return err_set_detail(e, "wrong key file: no key available with it");
 	return e;
 }
 

@@ -18,8 +18,7 @@ grep -q inside "$RIG/out" && fail "locked: shows the label of the file system"
 
 assert_status "with a key file" 0 cryptfs info --key-file "$RIG_KEY" volume
 assert_output "with a key file: label" "label: inside"
-assert_output "with a key file: verdict" "mount: ro"
-assert_output "with a key file: reason" "why: "
+assert_output "with a key file: verdict" "would mount for reading: "
 
 field() {
 	python3 -c 'import json, sys; v = json.load(open(sys.argv[1]))
@@ -41,9 +40,16 @@ assert_status "a refused file system is a fact" 0 cryptfs info casefold --json -
 assert_equal "refused: verdict" no "$(field file_system.mount)"
 assert_output "refused: reason" casefold
 
+assert_status "a refused file system in words" 0 cryptfs info casefold --key-file "$RIG_KEY"
+assert_output "refused in words" "would not mount: .*casefold"
+
+rig_make_plain clustered 16M -O extents,bigalloc && rig_encrypt clustered bigalloc
+assert_status "a file system we would not write" 0 cryptfs info bigalloc --key-file "$RIG_KEY"
+assert_output "not written: the reason" "would mount read-only: .*bigalloc"
+
 printf wrong >wrong
 assert_status "wrong key file" 2 cryptfs info volume --key-file wrong
-assert_output "wrong key file: the line" "^cryptfs info: volume: wrong key file$"
+assert_output "wrong key file: the line" "^cryptfs info: volume: wrong key file: "
 assert_status "not LUKS" 1 cryptfs info plain
 assert_status "missing" 4 cryptfs info absent
 assert_status "no source" 1 cryptfs info
