@@ -41,6 +41,7 @@ enum lock_rank {
 	LOCK_RANK_inode,     /* an inode: shared across reads and write-back, else exclusive */
 	LOCK_RANK_handle,    /* a journal handle's start */
 	LOCK_RANK_extent,    /* an inode's cached map */
+	LOCK_RANK_alloc,     /* freed blocks on their way back, and refusals */
 	LOCK_RANK_group,     /* a block group's descriptor and bitmaps */
 	LOCK_RANK_journal,   /* the journal's transactions */
 	LOCK_RANK_shard,     /* a shard of a cache */
@@ -133,6 +134,7 @@ LOCK_CLASS_MUTEX(rename)
 LOCK_CLASS_RWLOCK(inode)
 LOCK_CLASS_MUTEX(handle)
 LOCK_CLASS_RWLOCK(extent)
+LOCK_CLASS_MUTEX(alloc)
 LOCK_CLASS_MUTEX(group)
 LOCK_CLASS_MUTEX(journal)
 LOCK_CLASS_MUTEX(shard)
