@@ -173,6 +173,7 @@ enum err ext4_inode_decode(struct ext4_inode *inode)
 	/* The upper half belongs to directories only where they may be large. */
 	if (S_ISREG(a->mode) || ext4_has_incompat(fs, EXT4_INCOMPAT_LARGEDIR))
 		a->size_bytes |= (uint64_t)le32_get(d->i_size_high) << 32;
+	inode->disk_size_bytes = a->size_bytes;
 	a->blocks_512 = decode_blocks_512(inode);
 	if (S_ISCHR(a->mode) || S_ISBLK(a->mode))
 		decode_rdev(inode);

@@ -17,13 +17,21 @@ enum ext4_block_kind {
 	EXT4_KIND_DIR_INDEX,
 	EXT4_KIND_XATTR,
 	EXT4_KIND_INODES, /* inode table; verified inode by inode, so never set on the block */
+	EXT4_KIND_BLOCK_BITMAP,
+	EXT4_KIND_INODE_BITMAP,
 };
 
-/* What reading needs of a group descriptor; verified by group.c. */
+/*
+ * What is needed of a group descriptor; verified by group.c. What changes while writing is changed
+ * under the group's lock (alloc_int.h), after the descriptor on disk; it is read without, as a
+ * hint, or to know which part of the inode table may be looked at.
+ */
 struct ext4_group {
-	fsblk_t inode_table;
-	uint32_t inodes_unused; /* at the table's end: never used, may hold anything */
-	uint32_t flags;         /* EXT4_BG_* */
+	fsblk_t block_bitmap, inode_bitmap, inode_table;
+	uint32_t free_blocks;           /* clusters, at the mount */
+	_Atomic uint32_t inodes_unused; /* at the table's end: never used, may hold anything */
+	_Atomic uint32_t flags;         /* EXT4_BG_* */
+	_Atomic uint32_t free_inodes, used_dirs;
 };
 
 struct ext4 {
@@ -48,6 +56,9 @@ struct ext4 {
 	struct ext4_group *group;            /* [groups], verified at mount */
 	uint64_t free_clusters, free_inodes; /* sums over the descriptors */
 	uint64_t overhead_blocks;            /* super.c; what statfs leaves out */
+
+	struct journal *journal;  /* NULL: the mount is read-only */
+	struct ext4_alloc *alloc; /* alloc.c; NULL: the mount is read-only */
 
 	struct ext4_inode_cache *inode_cache;       /* inode.c */
 	struct ext4_readahead_pool *readahead_pool; /* readahead.c */
@@ -74,10 +85,15 @@ struct ext4_inode {
 	uint32_t csum_seed;    /* crc32c(fs seed, inum, generation) */
 	struct ext4_attr attr; /* decoded from raw */
 	/*
-	 * inode_bytes as on disk, constant while referenced, and zeros up to the size of
-	 * struct ext4_disk_inode, so that its fields can be read in a 128-byte inode too.
+	 * inode_bytes as on disk, changed only under map_lock exclusive, and zeros up to the size
+	 * of struct ext4_disk_inode, so that its fields can be read in a 128-byte inode too.
 	 */
 	uint8_t *raw;
+	/*
+	 * Of a regular file: the size that the disk may show, which never passes written data,
+	 * while attr.size_bytes is what programs see. map_lock.
+	 */
+	uint64_t disk_size_bytes;
 	uint32_t extra_bytes; /* i_extra_isize, verified; 0 in an inode of 128 bytes */
 	_Atomic(struct ext4_readahead *) readahead; /* readahead.c; NULL until a stream is seen */
 	_Atomic uint64_t expected_offset;           /* where a sequential reader would go on */
@@ -113,6 +129,11 @@ enum err ext4_super_accept(struct ext4 *fs, const struct ext4_super *super, uint
 /* Groups that hold a copy of superblock and descriptors. */
 bool ext4_group_has_super(const struct ext4 *fs, group_t group);
 fsblk_t ext4_group_first_block(const struct ext4 *fs, group_t group);
+uint32_t ext4_group_blocks(const struct ext4 *fs, group_t group); /* the last may be short */
+/* Where the group's descriptor lies; *offset_bytes is within that block. */
+fsblk_t ext4_group_desc_block(const struct ext4 *fs, group_t group, uint32_t *offset_bytes);
+/* Blocks from the group's first on that hold a superblock and descriptors, in use or reserved. */
+uint32_t ext4_group_base_blocks(const struct ext4 *fs, group_t group);
 /* Fills in what the kernel's statfs calls overhead: blocks that never hold a file's data. */
 void ext4_super_count_overhead(struct ext4 *fs, fsblk_t journal_blocks);
 
@@ -128,8 +149,15 @@ enum { EXT4_GROUPS_ALL = UINT32_MAX };
 /* Reads and verifies all descriptors, or only the one of `group`, into a new fs->group. */
 enum err ext4_groups_load(struct ext4 *fs, group_t group) must_check;
 
-/* --- csum.c: true when the checksum is right or the file system has none -------------------- */
+/*
+ * --- csum.c -----------------------------------------------------------------------------------
+ * _valid: true when the checksum is right or the file system has none. _set: does nothing there.
+ */
 uint32_t ext4_csum_super(const struct ext4_super *super);
+void ext4_csum_group_set(const struct ext4 *fs, group_t group, struct ext4_disk_group *desc);
+/* The crc32c of a bitmap's first `bits` bits; descriptors of 32 bytes keep the low half of it. */
+uint32_t ext4_csum_bitmap(const struct ext4 *fs, const uint8_t *bitmap, uint32_t bits);
+void ext4_csum_inode_set(struct ext4_inode *inode); /* in raw */
 bool ext4_csum_group_valid(
 	const struct ext4 *fs, group_t group, const struct ext4_disk_group *desc);
 uint32_t ext4_csum_inode_seed(const struct ext4 *fs, inum_t inum, uint32_t generation);
@@ -142,7 +170,21 @@ enum err ext4_inode_cache_create(struct ext4 *fs) must_check;
 void ext4_inode_cache_destroy(struct ext4 *fs); /* no references may be left (ensure) */
 /* ext4_inode_get without the refusal of reserved numbers: for the journal. */
 enum err ext4_inode_get_special(struct ext4 *fs, inum_t inum, struct ext4_inode **out) must_check;
-void ext4_inode_ref(struct ext4_inode *inode);                   /* one more; the caller has one */
+void ext4_inode_ref(struct ext4_inode *inode); /* one more; the caller has one */
+/* A new inode in memory, zeroed, with one reference, that no number leads to yet. ERR_NOMEM. */
+enum err ext4_inode_create(struct ext4 *fs, struct ext4_inode **out) must_check;
+/* From now on its number leads to it; false: to another one already. */
+bool ext4_inode_publish(struct ext4_inode *inode) must_check;
+/* No longer: it was deleted, or never published, and goes with its last reference. */
+void ext4_inode_unpublish(struct ext4_inode *inode);
+bool ext4_inode_is_cached(struct ext4 *fs, inum_t inum); /* referenced or idle */
+/* Where an inode stands in its table. */
+fsblk_t ext4_inode_table_block(const struct ext4 *fs, inum_t inum, uint32_t *offset_bytes);
+/*
+ * Writes an inode's bytes, or zeros for NULL, in its pinned table block, under the lock that
+ * keeps readers of these bytes off. The block is in the caller's handle.
+ */
+void ext4_inode_table_put(struct ext4 *fs, inum_t inum, struct cache_block *b, const uint8_t *raw);
 enum err ext4_inode_decode(struct ext4_inode *inode) must_check; /* decode.c: raw to attr */
 /* ERR_CORRUPT with a detail that names the inode: "inode 12: <text>". */
 enum err ext4_corrupt(const struct ext4 *fs, inum_t inum, const char *fmt, ...) printf_like(3, 4);

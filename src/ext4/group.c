@@ -4,7 +4,8 @@
  *
  * Descriptors are read at mount in large requests and verified one by one, as the kernel's
  * ext4_check_descriptors does: the checksum, and that bitmaps and inode table lie inside the file
- * system (without flex_bg: inside the group). After that fs->group is constant.
+ * system (without flex_bg: inside the group). After that fs->group is constant on a read-only
+ * mount.
  *
  * Source: the kernel's Documentation/filesystems/ext4/group_descr.rst and blockgroup.rst.
  * The bitmaps themselves are not read here.
@@ -40,6 +41,26 @@ fsblk_t ext4_group_first_block(const struct ext4 *fs, group_t group)
 	return fs->first_data_block + (fsblk_t)group * fs->blocks_per_group;
 }
 
+uint32_t ext4_group_blocks(const struct ext4 *fs, group_t group)
+{
+	return (uint32_t)MIN(fs->blocks - ext4_group_first_block(fs, group), fs->blocks_per_group);
+}
+
+uint32_t ext4_group_base_blocks(const struct ext4 *fs, group_t group)
+{
+	uint32_t per_block = fs->block_bytes / fs->desc_bytes;
+	uint32_t has_super = ext4_group_has_super(fs, group), linear = fs->desc_blocks;
+	group_t within = group % per_block;
+
+	if (ext4_has_incompat(fs, EXT4_INCOMPAT_META_BG)) {
+		linear = le32_get(fs->super.s_first_meta_bg);
+		/* A meta group's descriptors stand in its first, second and last group. */
+		if (group / per_block >= linear)
+			return has_super + (within <= 1 || within == per_block - 1);
+	}
+	return has_super ? 1 + linear + le16_get(fs->super.s_reserved_gdt_blocks) : 0;
+}
+
 /* The home of the nth block of descriptors; with meta_bg it stands in the groups it describes. */
 static fsblk_t desc_block(const struct ext4 *fs, uint32_t nth)
 {
@@ -57,6 +78,14 @@ static fsblk_t desc_block(const struct ext4 *fs, uint32_t nth)
 	return ext4_group_first_block(fs, group) + skip;
 }
 
+fsblk_t ext4_group_desc_block(const struct ext4 *fs, group_t group, uint32_t *offset_bytes)
+{
+	uint32_t per_block = fs->block_bytes / fs->desc_bytes;
+
+	*offset_bytes = group % per_block * fs->desc_bytes;
+	return desc_block(fs, group / per_block);
+}
+
 /* bits 32 to 47 or 63 of a field, where the descriptor is long enough to have them */
 #define DESC_HIGH(fs, field) ((fs)->desc_bytes >= EXT4_DESC_BYTES_64BIT ? (uint64_t)(field) : 0)
 
@@ -68,7 +97,7 @@ static enum err group_decode(struct ext4 *fs, group_t group, const uint8_t *byte
 	fsblk_t place[3];
 	uint32_t span[3] = {1, 1, fs->inode_table_blocks};
 	const char *name[3] = {"block bitmap", "inode bitmap", "inode table"};
-	uint64_t free_clusters, free_inodes, unused;
+	uint64_t free_clusters, free_inodes, used_dirs, unused;
 
 	/* All fields past the first 32 bytes are only touched through DESC_HIGH. */
 	if (!ext4_csum_group_valid(fs, group, d))
@@ -95,16 +124,25 @@ static enum err group_decode(struct ext4 *fs, group_t group, const uint8_t *byte
 			DESC_HIGH(fs, le16_get(d->bg_free_blocks_count_hi)) << 16;
 	free_inodes = le16_get(d->bg_free_inodes_count_lo) |
 		      DESC_HIGH(fs, le16_get(d->bg_free_inodes_count_hi)) << 16;
+	used_dirs = le16_get(d->bg_used_dirs_count_lo) |
+		    DESC_HIGH(fs, le16_get(d->bg_used_dirs_count_hi)) << 16;
+	g->block_bitmap = place[0];
+	g->inode_bitmap = place[1];
 	g->inode_table = place[2];
 	/* Without checksums the two fields below are not kept and may hold anything. */
 	if (fs->csum || ext4_has_ro_compat(fs, EXT4_RO_COMPAT_GDT_CSUM)) {
 		unused = le16_get(d->bg_itable_unused_lo) |
 			 DESC_HIGH(fs, le16_get(d->bg_itable_unused_hi)) << 16;
 		g->flags = le16_get(d->bg_flags);
-		g->inodes_unused = (uint32_t)MIN(unused, fs->inodes_per_group);
+		g->inodes_unused = g->flags & EXT4_BG_INODE_UNINIT
+					   ? fs->inodes_per_group
+					   : (uint32_t)MIN(unused, fs->inodes_per_group);
 	}
-	fs->free_clusters += MIN(free_clusters, fs->clusters_per_group);
-	fs->free_inodes += MIN(free_inodes, fs->inodes_per_group);
+	g->free_blocks = (uint32_t)MIN(free_clusters, fs->clusters_per_group);
+	g->free_inodes = (uint32_t)MIN(free_inodes, fs->inodes_per_group);
+	g->used_dirs = (uint32_t)MIN(used_dirs, fs->inodes_per_group);
+	fs->free_clusters += g->free_blocks;
+	fs->free_inodes += g->free_inodes;
 	return OK;
 }
 

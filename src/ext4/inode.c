@@ -5,8 +5,15 @@
  * Inodes hash into shards; a shard's mutex guards its chains, its reference counts and its list of
  * inodes without references, which stay in memory (with their cached map) until the shard's share
  * of the bound is reached, oldest out first. An inode is read and verified outside the lock; when
- * two threads read the same one, the second finds the first's and drops its own. Inodes are
- * constant while referenced.
+ * two threads read the same one, the second finds the first's and drops its own.
+ *
+ * Inodes change while they are referenced, and their bytes in the table with them. So what a reader
+ * has read may be old when no inode in memory tells it so any more: each chain counts the inodes
+ * that left it, and a reader that finds the count changed reads again. An inode's bytes in its
+ * table block are copied under its shard's lock, in both directions.
+ *
+ * A deleted inode leaves its chain at once (ext4_inode_unpublish), so that its number may be used
+ * again while somebody still holds a reference to the old one.
  *
  * A cold walk over a tree reads inodes in about the order of their numbers, so a table block that
  * is not in memory is read together with its neighbours, but not past the part of the table that
@@ -29,7 +36,8 @@ enum {
 struct inode_shard {
 	struct mutex lock; /* rank shard */
 	struct list chain[INODE_CHAINS] GUARDED_BY(shard_token);
-	struct list idle GUARDED_BY(shard_token); /* oldest first */
+	uint32_t removals[INODE_CHAINS] GUARDED_BY(shard_token); /* inodes that left the chain */
+	struct list idle GUARDED_BY(shard_token);                /* oldest first */
 	unsigned idle_count GUARDED_BY(shard_token);
 } cacheline_aligned;
 
@@ -134,7 +142,7 @@ static void inode_prefetch(struct ext4 *fs, group_t group, fsblk_t nr)
 {
 	const struct ext4_group *g = &fs->group[group];
 	uint32_t chunk_blocks = INODE_PREFETCH_BYTES >> fs->block_bits;
-	uint32_t used = fs->inodes_per_group - g->inodes_unused;
+	uint32_t used = fs->inodes_per_group - atomic_load(&g->inodes_unused);
 	fsblk_t first, end;
 	_Atomic fsblk_t *slot;
 
@@ -152,50 +160,93 @@ static void inode_prefetch(struct ext4 *fs, group_t group, fsblk_t nr)
 	cache_prefetch(fs->cache, first, (uint32_t)(end - first));
 }
 
+fsblk_t ext4_inode_table_block(const struct ext4 *fs, inum_t inum, uint32_t *offset_bytes)
+{
+	const struct ext4_group *g = &fs->group[(inum - 1) / fs->inodes_per_group];
+	uint64_t offset = (uint64_t)((inum - 1) % fs->inodes_per_group) * fs->inode_bytes;
+
+	*offset_bytes = (uint32_t)(offset & (fs->block_bytes - 1));
+	return g->inode_table + (offset >> fs->block_bits);
+}
+
+void ext4_inode_table_put(struct ext4 *fs, inum_t inum, struct cache_block *b, const uint8_t *raw)
+{
+	struct inode_shard *s = inode_shard_of(fs, inum);
+	uint32_t offset;
+
+	ensure(ext4_inode_table_block(fs, inum, &offset) == b->nr);
+	shard_lock(&s->lock);
+	if (raw)
+		memcpy(b->data + offset, raw, fs->inode_bytes);
+	else
+		memset(b->data + offset, 0, fs->inode_bytes);
+	shard_unlock(&s->lock);
+}
+
+/*
+ * A part of the table that was never used may hold what was on the disk before. With metadata_csum
+ * it cannot pass for an inode; without, it must not be looked at. A writer may be about to zero it.
+ */
+static bool inode_may_read(const struct ext4 *fs, inum_t inum)
+{
+	const struct ext4_group *g = &fs->group[(inum - 1) / fs->inodes_per_group];
+	uint32_t index = (inum - 1) % fs->inodes_per_group;
+
+	return (fs->csum && !fs->alloc) ||
+	       index < fs->inodes_per_group - atomic_load(&g->inodes_unused);
+}
+
 /* Copies the inode's bytes out of the inode table. */
 static enum err inode_read_raw(struct ext4 *fs, inum_t inum, uint8_t *raw)
 {
-	group_t group = (inum - 1) / fs->inodes_per_group;
-	uint32_t index = (inum - 1) % fs->inodes_per_group;
-	const struct ext4_group *g = &fs->group[group];
-	uint64_t offset = (uint64_t)index * fs->inode_bytes;
+	struct inode_shard *s = inode_shard_of(fs, inum);
 	struct cache_block *b;
-	fsblk_t nr;
+	uint32_t offset;
+	fsblk_t nr = ext4_inode_table_block(fs, inum, &offset);
+	bool may_read;
 	enum err e;
 
-	/*
-	 * A part of the table that was never used may hold what was on the disk before. With
-	 * metadata_csum it cannot pass for an inode; without, it must not be looked at.
-	 */
-	if (!fs->csum && (g->flags & EXT4_BG_INODE_UNINIT ||
-				 index >= fs->inodes_per_group - g->inodes_unused))
+	if (!inode_may_read(fs, inum))
 		return ERR_STALE;
-	nr = g->inode_table + (offset >> fs->block_bits);
-	inode_prefetch(fs, group, nr);
+	inode_prefetch(fs, (inum - 1) / fs->inodes_per_group, nr);
 	e = cache_get(fs->cache, nr, &b);
 	if (e)
 		return e;
-	memcpy(raw, b->data + (offset & (fs->block_bytes - 1)), fs->inode_bytes);
+	shard_lock(&s->lock);
+	may_read = inode_may_read(fs, inum);
+	if (may_read)
+		memcpy(raw, b->data + offset, fs->inode_bytes);
+	shard_unlock(&s->lock);
 	cache_put(fs->cache, b);
-	return OK;
+	return may_read ? OK : ERR_STALE;
 }
 
-static enum err inode_load(struct ext4 *fs, inum_t inum, struct ext4_inode **out)
+enum err ext4_inode_create(struct ext4 *fs, struct ext4_inode **out)
 {
 	size_t raw_bytes = MAX(fs->inode_bytes, sizeof(struct ext4_disk_inode));
 	struct ext4_inode *inode = calloc(1, sizeof(*inode) + raw_bytes);
-	enum err e;
 
 	if (!inode)
 		return ERR_NOMEM;
 	inode->fs = fs;
-	inode->inum = inum;
 	inode->raw = (uint8_t *)(inode + 1);
 	inode->refs = 1;
 	rwlock_init(&inode->lock);
 	rwlock_init(&inode->map_lock);
 	list_init(&inode->hash_link);
 	list_init(&inode->lru_link);
+	*out = inode;
+	return OK;
+}
+
+static enum err inode_load(struct ext4 *fs, inum_t inum, struct ext4_inode **out)
+{
+	struct ext4_inode *inode;
+	enum err e = ext4_inode_create(fs, &inode);
+
+	if (e)
+		return e;
+	inode->inum = inum;
 	e = inode_read_raw(fs, inum, inode->raw);
 	if (!e)
 		e = ext4_inode_decode(inode);
@@ -209,32 +260,44 @@ static enum err inode_load(struct ext4 *fs, inum_t inum, struct ext4_inode **out
 
 enum err ext4_inode_get_special(struct ext4 *fs, inum_t inum, struct ext4_inode **out)
 {
-	struct inode_shard *s;
-	struct ext4_inode *inode, *loaded = NULL;
-	enum err e;
+	unsigned chain = inode_chain_of(inum);
 
 	if (inum == 0 || inum > fs->inodes)
 		return ERR_STALE;
-	s = inode_shard_of(fs, inum);
-	shard_lock(&s->lock);
-	inode = inode_find(s, inum);
-	shard_unlock(&s->lock);
-	if (inode) {
-		*out = inode;
-		return OK;
+	for (;;) {
+		struct inode_shard *s = inode_shard_of(fs, inum);
+		struct ext4_inode *inode, *loaded = NULL;
+		uint32_t removals;
+		bool current;
+		enum err e = OK;
+
+		shard_lock(&s->lock);
+		inode = inode_find(s, inum);
+		removals = s->removals[chain];
+		shard_unlock(&s->lock);
+		if (!inode) {
+			e = inode_load(fs, inum, &loaded);
+			shard_lock(&s->lock);
+			inode = inode_find(s, inum);
+			current = removals == s->removals[chain];
+			if (!e && !inode && current) {
+				list_push_front(&s->chain[chain], &loaded->hash_link);
+				inode = loaded;
+				loaded = NULL;
+			}
+			shard_unlock(&s->lock);
+			if (e && !inode && current)
+				return e;
+			if (e)
+				err_clear_detail();
+			if (loaded)
+				inode_free(loaded);
+		}
+		if (inode) {
+			*out = inode;
+			return OK;
+		}
 	}
-	e = inode_load(fs, inum, &loaded);
-	if (e)
-		return e;
-	shard_lock(&s->lock);
-	inode = inode_find(s, inum);
-	if (!inode)
-		list_push_front(&s->chain[inode_chain_of(inum)], &loaded->hash_link);
-	shard_unlock(&s->lock);
-	if (inode)
-		inode_free(loaded);
-	*out = inode ? inode : loaded;
-	return OK;
 }
 
 enum err ext4_inode_get(struct ext4 *fs, inum_t inum, struct ext4_inode **out)
@@ -254,6 +317,52 @@ void ext4_inode_ref(struct ext4_inode *inode)
 	shard_unlock(&s->lock);
 }
 
+bool ext4_inode_publish(struct ext4_inode *inode)
+{
+	struct inode_shard *s = inode_shard_of(inode->fs, inode->inum);
+	struct list *chain = &s->chain[inode_chain_of(inode->inum)];
+	bool free_number = true;
+
+	shard_lock(&s->lock);
+	list_for_each (n, chain)
+		if (list_entry(n, struct ext4_inode, hash_link)->inum == inode->inum)
+			free_number = false;
+	if (free_number)
+		list_push_front(chain, &inode->hash_link);
+	shard_unlock(&s->lock);
+	return free_number;
+}
+
+static void inode_leave(struct inode_shard *s, struct ext4_inode *inode) REQUIRES(shard_token);
+static void inode_leave(struct inode_shard *s, struct ext4_inode *inode)
+{
+	list_remove(&inode->hash_link);
+	s->removals[inode_chain_of(inode->inum)]++;
+}
+
+void ext4_inode_unpublish(struct ext4_inode *inode)
+{
+	struct inode_shard *s = inode_shard_of(inode->fs, inode->inum);
+
+	shard_lock(&s->lock);
+	ensure(inode->refs > 0);
+	if (!list_empty(&inode->hash_link))
+		inode_leave(s, inode);
+	shard_unlock(&s->lock);
+}
+
+bool ext4_inode_is_cached(struct ext4 *fs, inum_t inum)
+{
+	struct inode_shard *s = inode_shard_of(fs, inum);
+	bool found = false;
+
+	shard_lock(&s->lock);
+	list_for_each (n, &s->chain[inode_chain_of(inum)])
+		found |= list_entry(n, struct ext4_inode, hash_link)->inum == inum;
+	shard_unlock(&s->lock);
+	return found;
+}
+
 void ext4_inode_put(struct ext4_inode *inode)
 {
 	struct ext4_inode *victim = NULL;
@@ -265,11 +374,16 @@ void ext4_inode_put(struct ext4_inode *inode)
 	shard_lock(&s->lock);
 	ensure(inode->refs > 0);
 	if (--inode->refs == 0) {
-		list_push_back(&s->idle, &inode->lru_link);
-		if (++s->idle_count > INODE_IDLE_MAX || ext4_map_crowded(inode->fs)) {
+		if (list_empty(&inode->hash_link)) {
+			victim = inode;
+		} else {
+			list_push_back(&s->idle, &inode->lru_link);
+			s->idle_count++;
+		}
+		if (!victim && (s->idle_count > INODE_IDLE_MAX || ext4_map_crowded(inode->fs))) {
 			victim = list_entry(s->idle.next, struct ext4_inode, lru_link);
 			list_remove(&victim->lru_link);
-			list_remove(&victim->hash_link);
+			inode_leave(s, victim);
 			s->idle_count--;
 		}
 	}
