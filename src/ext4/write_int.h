@@ -41,8 +41,18 @@ struct ext4_take {
 	fsblk_t first;
 	uint32_t count;
 };
-enum err ext4_alloc_open(struct ext4 *fs) must_check; /* counters, groups' locks; reads no bitmap */
+/*
+ * Counters, groups' locks, the map of the file system's own blocks; reads no bitmap. The journal is
+ * open and fs->group loaded; nobody else is about.
+ */
+enum err ext4_alloc_open(struct ext4 *fs) must_check;
+/*
+ * Nothing is taken, everything freed is durable. Leaves in fs->free_clusters and fs->free_inodes
+ * what the superblock of a clean volume should say.
+ */
 void ext4_alloc_close(struct ext4 *fs);
+/* Free now, reserved blocks and freed ones that are not durable included; for statfs. */
+void ext4_alloc_counts(const struct ext4 *fs, uint64_t *blocks, uint64_t *inodes);
 /*
  * Takes up to `want` contiguous blocks near goal in memory, out of the caller's reservation, which
  * it uses up by out->count. At least one when the reservation was good (ERR_CORRUPT otherwise, with
@@ -62,10 +72,20 @@ enum err ext4_alloc_commit(struct journal_handle *h, struct ext4 *fs, const stru
  */
 enum err ext4_alloc_free(struct journal_handle *h, struct ext4 *fs, fsblk_t first, uint32_t count,
 	bool metadata) must_check;
-/* Where data of this inode at `logical` should go: after its last extent, or in its group. */
+/*
+ * Where data of this inode at `logical` should go: after the extent before it, or in its group.
+ * The inode lock is held at least shared and map_lock is not; may read the map.
+ */
 fsblk_t ext4_alloc_goal(struct ext4_inode *inode, lblk_t logical);
 /* Makes what durable transactions have freed allocatable. Called by take and reserve themselves. */
 void ext4_alloc_settle(struct ext4 *fs);
+
+/* --- itable.c -------------------------------------------------------------------------------- */
+/*
+ * Zeroes a piece of an inode table that mke2fs left as it was, in a handle of its own, and marks
+ * the group when its table is done. *more: call again. One thread at a time; idle time is best.
+ */
+enum err ext4_itable_zero_step(struct ext4 *fs, bool *more) must_check;
 
 /* --- inode_alloc.c, inode_write.c ------------------------------------------------------------ */
 enum { EXT4_CREDITS_INODE_ALLOC = 4, EXT4_CREDITS_INODE_FREE = 4, EXT4_CREDITS_INODE = 1 };
