@@ -69,6 +69,8 @@ uint32_t cache_block_bytes(const struct cache *c);
 
 /* ERR_CORRUPT for a block number past the file system, ERR_IO and the volume's other errors. */
 enum err cache_get(struct cache *c, fsblk_t nr, struct cache_block **out) must_check;
+/* As cache_get where the block is in memory; false: it is not, or is being read. Never waits. */
+bool cache_get_cached(struct cache *c, fsblk_t nr, struct cache_block **out) must_check;
 /*
  * As cache_get, for a block whose content nobody needs, since it was just allocated: it is not
  * read. Zeroed and unverified, unless it is dirty (freed and allocated within one transaction):

@@ -133,6 +133,16 @@ enum err cache_get(struct cache *c, fsblk_t nr, struct cache_block **out)
 	return e;
 }
 
+bool cache_get_cached(struct cache *c, fsblk_t nr, struct cache_block **out)
+{
+	struct block *b = nr < c->blocks ? block_get_cached(c, nr) : NULL;
+
+	if (b == NULL)
+		return false;
+	*out = &b->pub;
+	return true;
+}
+
 enum err cache_get_new(struct cache *c, fsblk_t nr, struct cache_block **out)
 {
 	struct block *b;

@@ -127,7 +127,9 @@ void shard_destroy(struct shard *s);
  */
 enum err block_get(struct cache *c, fsblk_t nr, struct block **out, bool *must_read)
 	must_check EXCLUDES(shard_token);
-/* As above where the block is absent; *out is NULL, and nothing pinned, where it is there. */
+/* The block pinned where it is in memory, else NULL. Never waits. */
+struct block *block_get_cached(struct cache *c, fsblk_t nr) must_check EXCLUDES(shard_token);
+/* As block_get where the block is absent; *out is NULL, and nothing pinned, where it is there. */
 enum err block_claim(struct cache *c, fsblk_t nr, struct block **out)
 	must_check EXCLUDES(shard_token);
 /* Ends the read with its result; the caller's pin stays, also on a FAILED block. */

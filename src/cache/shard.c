@@ -287,6 +287,23 @@ enum err block_get(struct cache *c, fsblk_t nr, struct block **out, bool *must_r
 	return OK;
 }
 
+struct block *block_get_cached(struct cache *c, fsblk_t nr)
+{
+	struct shard *s = cache_shard(c, nr);
+
+	shard_lock(&s->lock);
+	struct block *b = shard_find(c, s, nr);
+
+	if (b != NULL && b->state == BLOCK_READING)
+		b = NULL;
+	if (b != NULL) {
+		shard_pin(s, b);
+		s->hits++;
+	}
+	shard_unlock(&s->lock);
+	return b;
+}
+
 enum err block_claim(struct cache *c, fsblk_t nr, struct block **out)
 {
 	struct shard *s = cache_shard(c, nr);

@@ -41,6 +41,32 @@ START_TEST(a_second_get_is_a_hit)
 }
 END_TEST
 
+START_TEST(a_cached_get_reads_nothing)
+{
+	struct rig r;
+	struct cache_block *a, *b = NULL;
+	struct cache_stats stats;
+
+	rig_start(&r, BLOCK, 64, 64 * BLOCK, NULL);
+	ck_assert(!cache_get_cached(r.cache, 5, &b));
+	ck_assert(!cache_get_cached(r.cache, 64, &b));
+	ck_assert_ptr_null(b);
+	ck_assert_uint_eq(rig_reads(&r), 0);
+	ck_assert_int_eq(cache_get(r.cache, 5, &a), OK);
+	ck_assert(cache_get_cached(r.cache, 5, &b));
+	ck_assert_ptr_eq(a, b);
+	cache_put(r.cache, a);
+	cache_stats(r.cache, &stats);
+	ck_assert_uint_eq(stats.pinned_blocks, 1);
+	cache_put(r.cache, b);
+	/* Idle again: it is found there too. */
+	ck_assert(cache_get_cached(r.cache, 5, &b));
+	cache_put(r.cache, b);
+	ck_assert_uint_eq(rig_reads(&r), 1);
+	rig_stop(&r);
+}
+END_TEST
+
 START_TEST(every_block_size_reads_right)
 {
 	for (uint32_t bytes = 1024; bytes <= 65536; bytes *= 2) {
@@ -228,6 +254,7 @@ int main(void)
 	TCase *t = tcase_create("cache");
 
 	tcase_add_test(t, a_second_get_is_a_hit);
+	tcase_add_test(t, a_cached_get_reads_nothing);
 	tcase_add_test(t, every_block_size_reads_right);
 	tcase_add_test(t, a_block_past_the_end_is_corrupt);
 	tcase_add_test(t, a_size_no_device_has_is_refused);
