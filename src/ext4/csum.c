@@ -137,3 +137,15 @@ bool ext4_csum_extent_valid(const struct ext4_inode *inode, const uint8_t *node)
 	memcpy(&tail, node + at, sizeof(tail));
 	return le32_get(tail.et_checksum) == crc32c(inode->csum_seed, node, at);
 }
+
+void ext4_csum_extent_set(const struct ext4_inode *inode, uint8_t *node)
+{
+	const struct ext4_extent_header *header = (const void *)node;
+	size_t at = sizeof(*header) + le16_get(header->eh_max) * sizeof(struct ext4_extent);
+	struct ext4_extent_tail tail;
+
+	if (!inode->fs->csum)
+		return;
+	tail.et_checksum = le32_make(crc32c(inode->csum_seed, node, at));
+	memcpy(node + at, &tail, sizeof(tail));
+}

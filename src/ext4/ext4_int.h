@@ -82,8 +82,9 @@ struct ext4_inode {
 	struct rwlock lock;     /* rank inode: shared by readers */
 	struct rwlock map_lock; /* rank extent: guards map; never held across I/O */
 	struct ext4_map_cache *map GUARDED_BY(extent_token);
-	uint32_t csum_seed;    /* crc32c(fs seed, inum, generation) */
-	struct ext4_attr attr; /* decoded from raw */
+	uint64_t map_changes GUARDED_BY(extent_token); /* counts changes of the tree on disk */
+	uint32_t csum_seed;                            /* crc32c(fs seed, inum, generation) */
+	struct ext4_attr attr;                         /* decoded from raw */
 	/*
 	 * inode_bytes as on disk, changed only under map_lock exclusive, and zeros up to the size
 	 * of struct ext4_disk_inode, so that its fields can be read in a 128-byte inode too.
@@ -163,6 +164,8 @@ bool ext4_csum_group_valid(
 uint32_t ext4_csum_inode_seed(const struct ext4 *fs, inum_t inum, uint32_t generation);
 bool ext4_csum_inode_valid(const struct ext4_inode *inode);
 bool ext4_csum_extent_valid(const struct ext4_inode *inode, const uint8_t *node);
+/* In a node that is a block of its own; its eh_max leaves room for the tail. */
+void ext4_csum_extent_set(const struct ext4_inode *inode, uint8_t *node);
 
 /* --- inode.c ------------------------------------------------------------------------------------
  */
@@ -210,6 +213,11 @@ enum err ext4_map_block(struct ext4_inode *inode, lblk_t logical, struct cache_b
 bool ext4_map_crowded(const struct ext4 *fs);
 /* Forgets the cached map; the inode has no references. */
 void ext4_map_forget(struct ext4_inode *inode);
+/*
+ * The map has changed on disk: `run` is what is there now, a hole or blocks. In the critical
+ * section of the change, so that nobody sees one without the other.
+ */
+void ext4_map_changed(struct ext4_inode *inode, struct ext4_run run) REQUIRES(extent_token);
 
 /* Part of the map, as it is read from one leaf: runs by rising logical without gaps. */
 struct ext4_runs {
@@ -220,7 +228,7 @@ struct ext4_runs {
 enum err ext4_runs_add(struct ext4_runs *runs, struct ext4_run run) must_check;
 /* The leaf that holds `logical`, with the holes in and around it. */
 enum err ext4_extent_load(struct ext4_inode *inode, lblk_t logical, struct ext4_runs *out)
-	must_check;
+	must_check EXCLUDES(extent_token);
 enum err ext4_indirect_load(struct ext4_inode *inode, lblk_t logical, struct ext4_runs *out)
 	must_check;
 /* Checks the tree's root in i_block: ERR_CORRUPT. For the inode's decoder. */

@@ -10,6 +10,9 @@
  * Bounds: MAP_RUNS_MAX an inode (then its map starts anew), and MAP_RUNS_CROWDED in all inodes,
  * from where on inodes without references are given up early (inode.c).
  *
+ * Who changes the map on disk changes what is here too, by ext4_map_changed(). What a reader has
+ * read meanwhile is an answer to its own question, but is not kept.
+ *
  * Locks: map_lock (rank extent) guards the array, shared to look up; never held across I/O.
  */
 #include "ext4_int.h"
@@ -138,28 +141,97 @@ static void map_insert(struct ext4_map_cache *m, const struct ext4_runs *runs)
 	map_join_at(m, at);
 }
 
-static void map_remember(struct ext4_inode *inode, const struct ext4_runs *runs)
+/* Tells the sum over all inodes that this one's runs were `before` many. */
+static void map_account(const struct ext4_inode *inode, size_t before)
+	REQUIRES_SHARED(extent_token);
+static void map_account(const struct ext4_inode *inode, size_t before)
 {
-	size_t before = 0, after = 0;
+	if (inode->map->count != before)
+		atomic_fetch_add_explicit(&inode->fs->map_runs,
+			(int64_t)inode->map->count - (int64_t)before, memory_order_relaxed);
+}
 
+/* Keeps what was read, unless the map has changed since it was looked up in vain. */
+static void map_remember(struct ext4_inode *inode, const struct ext4_runs *runs, uint64_t changes)
+{
 	extent_lock(&inode->map_lock);
 	if (!inode->map)
 		inode->map = calloc(1, sizeof(*inode->map));
-	if (inode->map) {
-		before = inode->map->count;
+	if (inode->map && inode->map_changes == changes) {
+		size_t before = inode->map->count;
 		map_insert(inode->map, runs);
-		after = inode->map->count;
+		map_account(inode, before);
 	}
 	extent_unlock(&inode->map_lock);
-	if (before != after)
-		atomic_fetch_add_explicit(&inode->fs->map_runs, (int64_t)after - (int64_t)before,
-			memory_order_relaxed);
 }
+
+/* --- changes --------------------------------------------------------------------------------- */
+
+/* Takes [first, end) out: the runs in it go, those that reach over its ends are cut. */
+static void map_cut(struct ext4_map_cache *m, uint64_t first, uint64_t end)
+{
+	size_t at = runs_search(m->run, m->count, first), behind;
+
+	if (at > 0 && run_end(&m->run[at - 1]) > end) {
+		struct ext4_run rest = m->run[at - 1];
+		uint32_t skip = (uint32_t)(end - rest.logical);
+		/* The caller made the room. */
+		memmove(&m->run[at + 1], &m->run[at], (m->count - at) * sizeof(*m->run));
+		rest.logical += skip;
+		rest.count -= skip;
+		rest.physical += rest.physical ? skip : 0;
+		m->run[at] = rest;
+		m->count++;
+	}
+	if (at > 0 && run_end(&m->run[at - 1]) > first) {
+		m->run[at - 1].count = (uint32_t)(first - m->run[at - 1].logical);
+		if (m->run[at - 1].count == 0)
+			at--;
+	}
+	behind = at;
+	while (behind < m->count && run_end(&m->run[behind]) <= end)
+		behind++;
+	if (behind < m->count && m->run[behind].logical < end) {
+		struct ext4_run *cut = &m->run[behind];
+		uint32_t skip = (uint32_t)(end - cut->logical);
+		cut->logical += skip;
+		cut->count -= skip;
+		cut->physical += cut->physical ? skip : 0;
+	}
+	memmove(&m->run[at], &m->run[behind], (m->count - behind) * sizeof(*m->run));
+	m->count -= behind - at;
+}
+
+void ext4_map_changed(struct ext4_inode *inode, struct ext4_run run)
+{
+	struct ext4_map_cache *m = inode->map;
+	size_t before, at;
+
+	inode->map_changes++;
+	if (!m || run.count == 0)
+		return;
+	before = m->count;
+	if (m->count + 2 > MAP_RUNS_MAX || !map_make_room(m, 2)) {
+		m->count = 0;
+	} else {
+		map_cut(m, run.logical, run_end(&run));
+		at = runs_search(m->run, m->count, run.logical);
+		memmove(&m->run[at + 1], &m->run[at], (m->count - at) * sizeof(*m->run));
+		m->run[at] = run;
+		m->count++;
+		map_join_at(m, at + 1);
+		map_join_at(m, at);
+	}
+	map_account(inode, before);
+}
+
+/* --- answers --------------------------------------------------------------------------------- */
 
 enum err ext4_map(struct ext4_inode *inode, lblk_t logical, uint32_t limit, struct ext4_run *out)
 {
 	struct ext4_runs runs;
 	struct ext4_run answer;
+	uint64_t changes;
 	bool found;
 	enum err e;
 
@@ -169,13 +241,14 @@ enum err ext4_map(struct ext4_inode *inode, lblk_t logical, uint32_t limit, stru
 	extent_lock_shared(&inode->map_lock);
 	found = inode->map &&
 		runs_answer(inode->map->run, inode->map->count, logical, limit, &answer);
+	changes = inode->map_changes;
 	extent_unlock_shared(&inode->map_lock);
 	if (!found) {
 		e = inode->attr.flags & EXT4_EXTENTS_FL ? ext4_extent_load(inode, logical, &runs)
 							: ext4_indirect_load(inode, logical, &runs);
 		if (e)
 			return e;
-		map_remember(inode, &runs);
+		map_remember(inode, &runs, changes);
 		found = runs_answer(runs.run, runs.count, logical, limit, &answer);
 		free(runs.run);
 		ensure(found);

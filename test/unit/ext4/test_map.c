@@ -154,6 +154,109 @@ START_TEST(many_threads_fill_one_map)
 }
 END_TEST
 
+/* --- changes --------------------------------------------------------------------------------- */
+
+static struct ext4_run truth_run(const struct ext4_run *truth, lblk_t at)
+{
+	struct ext4_run run = truth[at];
+
+	run.logical = at;
+	run.count = 1;
+	while (at + run.count < COMB_BLOCKS) {
+		const struct ext4_run *next = &truth[at + run.count];
+		if (next->unwritten != run.unwritten ||
+			next->physical != (run.physical ? run.physical + run.count : 0))
+			break;
+		run.count++;
+	}
+	return run;
+}
+
+static void check_truth(struct ext4_inode *inode, const struct ext4_run *truth, lblk_t at)
+{
+	struct ext4_run want = truth_run(truth, at), got;
+
+	ck_ok(ext4_map(inode, at, COMB_BLOCKS - at, &got));
+	ck_assert_uint_eq(got.logical, at);
+	ck_assert_uint_eq(got.physical, want.physical);
+	ck_assert_uint_eq(got.count, want.count);
+	ck_assert_int_eq(got.unwritten, want.unwritten);
+}
+
+/* Few physical places, so that runs continue each other often. */
+static struct ext4_run random_change(struct ext4_run *truth)
+{
+	struct ext4_run run = {.logical = (lblk_t)scratch_random(COMB_BLOCKS)};
+
+	run.count = 1 + (uint32_t)scratch_random(scratch_random(4) ? 4 : COMB_BLOCKS);
+	run.count = MIN(run.count, COMB_BLOCKS - run.logical);
+	if (scratch_random(3)) {
+		run.physical = 5000 * (1 + scratch_random(2)) + run.logical;
+		run.unwritten = scratch_random(3) == 0;
+	}
+	for (uint32_t i = 0; i < run.count; i++)
+		truth[run.logical + i] =
+			(struct ext4_run){.physical = run.physical ? run.physical + i : 0,
+				.unwritten = run.unwritten};
+	return run;
+}
+
+START_TEST(changes_show_at_once)
+{
+	struct image im;
+	struct ext4_inode *inode;
+	struct ext4_run *truth = calloc(COMB_BLOCKS, sizeof(*truth));
+
+	ensure(truth != NULL);
+	start(&im, kinds[0]);
+	ck_ok(ext4_inode_get(im.fs, COMB, &inode));
+	check_comb(inode, 1);
+	for (lblk_t b = 0; b < COMB_BLOCKS; b++)
+		ck_ok(ext4_map(inode, b, 1, &truth[b]));
+	for (int round = 0; round < 3000; round++) {
+		struct ext4_run run = random_change(truth);
+		extent_lock(&inode->map_lock);
+		ext4_map_changed(inode, run);
+		extent_unlock(&inode->map_lock);
+		check_truth(inode, truth, run.logical);
+		check_truth(inode, truth, run.logical ? run.logical - 1 : 0);
+		check_truth(inode, truth, (run.logical + run.count) % COMB_BLOCKS);
+	}
+	for (lblk_t b = 0; b < COMB_BLOCKS; b++)
+		check_truth(inode, truth, b);
+	ext4_map_forget(inode);
+	ck_assert_int_eq(atomic_load(&im.fs->map_runs), 0);
+	ext4_inode_put(inode);
+	free(truth);
+	image_close(&im);
+}
+END_TEST
+
+/* A part of the map that was never read: what changed is known, what lies around it is read. */
+START_TEST(a_change_of_what_was_not_read)
+{
+	struct image im;
+	struct ext4_inode *inode;
+	struct ext4_run run;
+
+	start(&im, kinds[0]);
+	ck_ok(ext4_inode_get(im.fs, COMB, &inode));
+	ck_ok(ext4_map(inode, 0, 1, &run));
+	extent_lock(&inode->map_lock);
+	ext4_map_changed(inode, (struct ext4_run){.logical = 2001, .count = 1, .physical = 7777});
+	extent_unlock(&inode->map_lock);
+	ck_ok(ext4_map(inode, 2001, 9, &run));
+	ck_assert_uint_eq(run.physical, 7777);
+	ck_assert_uint_eq(run.count, 1);
+	ck_ok(ext4_map(inode, 2000, 1, &run));
+	ck_assert_uint_ne(run.physical, 0);
+	ck_ok(ext4_map(inode, 2003, 1, &run));
+	ck_assert_uint_eq(run.physical, 0);
+	ext4_inode_put(inode);
+	image_close(&im);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("ext4/map");
@@ -165,6 +268,8 @@ int main(void)
 	tcase_add_loop_test(tcase, the_limit_and_the_end, 0, 2);
 	tcase_add_loop_test(tcase, blocks_and_holes_of_metadata, 0, 2);
 	tcase_add_loop_test(tcase, many_threads_fill_one_map, 0, 2);
+	tcase_add_test(tcase, changes_show_at_once);
+	tcase_add_test(tcase, a_change_of_what_was_not_read);
 	suite_add_tcase(suite, tcase);
 	return scratch_main(suite);
 }
