@@ -49,7 +49,9 @@ static void shape_make(struct rig *r, const struct shape *s)
 {
 	size_t block_bytes = strtoul(strstr(s->options, "-b ") + 3, NULL, 10);
 
-	rig_shell("rm -f img; mke2fs -q -F -N 64 %s img 48M", s->options);
+	rig_shell("rm -f img; mke2fs %s -q -F -N 64 %s img %s",
+		strstr(s->options, "-t ") ? "" : "-t ext4", s->options,
+		s->count > FILL_LARGE ? "48M" : "16M");
 	if (s->after)
 		rig_shell("debugfs -w -R '%s' img", s->after);
 	rig_fill("img", shape_format(s), s->count, block_bytes);
