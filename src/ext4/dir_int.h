@@ -114,7 +114,7 @@ enum err htree_seek(struct htree_path *path, uint32_t hash) must_check;
 /* Goes to the next leaf; *end when there is none. */
 enum err htree_next(struct htree_path *path, bool *end) must_check;
 struct htree_leaf htree_leaf(const struct htree_path *path);
-/* Reads every index block: all in order, and no more leaves than the directory has blocks. */
+/* Reads every index block: all in order, and every leaf a block of its own. ERR_NOMEM. */
 enum err htree_check(struct ext4_inode *dir) must_check;
 /* Checksum of a block that starts like a root or a node; true when there is none to check. */
 bool htree_csum_valid(const struct ext4_inode *dir, const uint8_t *bytes);

@@ -21,6 +21,8 @@
  */
 #include "dir_int.h"
 
+#include <stdlib.h>
+
 enum { HTREE_HASH_LAST = (int)0xfffffffc }; /* the largest that a name can have */
 
 static enum err htree_damage(const struct ext4_inode *dir, lblk_t block, const char *text)
@@ -244,11 +246,18 @@ static unsigned htree_search(const struct htree_frame *f, uint32_t hash)
 	return low;
 }
 
-/* The root is no leaf: taken for one, it would show no names where the leaf has some. */
+/*
+ * What an entry for a leaf may name. Taken for a leaf, the root would show no names where the leaf
+ * has some.
+ */
 static enum err htree_check_leaf(const struct htree_path *path)
 {
-	if (htree_entry_block(&path->frame[path->levels - 1]) == 0)
+	lblk_t block = htree_entry_block(&path->frame[path->levels - 1]);
+
+	if (block == 0)
 		return htree_damage(path->dir, 0, "an entry for a leaf points at the root");
+	if (block >= ext4_dir_blocks(path->dir))
+		return htree_damage(path->dir, block, "it is past the directory's end");
 	return OK;
 }
 
@@ -308,27 +317,42 @@ struct htree_leaf htree_leaf(const struct htree_path *path)
 	return leaf;
 }
 
+/* Notes the leaves of the last index block on the way; one that was noted before is damage. */
+static enum err htree_note_leaves(struct htree_path *path, uint8_t *seen)
+{
+	struct htree_frame *last = &path->frame[path->levels - 1];
+	enum err e = OK;
+
+	for (last->at = 0; !e && last->at < last->count; last->at++) {
+		lblk_t block = htree_entry_block(last);
+
+		e = htree_check_leaf(path);
+		if (!e && seen[block / 8] & 1u << block % 8)
+			e = htree_damage(path->dir, block, "two entries point at it");
+		if (!e)
+			seen[block / 8] |= (uint8_t)(1u << block % 8);
+	}
+	last->at = last->count - 1;
+	return e;
+}
+
 enum err htree_check(struct ext4_inode *dir)
 {
+	uint8_t *seen = NULL;
 	struct htree_path path;
-	uint64_t leaves = 0;
 	bool end = false;
 	enum err e = htree_open(dir, &path);
 
 	if (e)
 		return e;
-	e = htree_seek(&path, 0);
+	seen = calloc(1, ext4_dir_blocks(dir) / 8 + 1);
+	e = seen ? htree_seek(&path, 0) : ERR_NOMEM;
 	while (!e && !end) {
-		struct htree_frame *last = &path.frame[path.levels - 1];
-
-		leaves += last->count;
-		if (leaves > ext4_dir_blocks(dir))
-			e = htree_damage(
-				dir, 0, "it has more leaves than the directory has blocks");
-		last->at = last->count - 1;
+		e = htree_note_leaves(&path, seen);
 		if (!e)
 			e = htree_next(&path, &end);
 	}
+	free(seen);
 	htree_close(&path);
 	return e;
 }
