@@ -25,6 +25,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 enum {
 	INODE_SHARDS = 32, /* a power of two */
@@ -397,5 +398,9 @@ enum err ext4_getattr(struct ext4_inode *inode, struct ext4_attr *out)
 	inode_lock_shared(&inode->lock);
 	*out = inode->attr;
 	inode_unlock_shared(&inode->lock);
+	/* As the kernel shows it: a file without blocks that has data would count as a hole. */
+	if (S_ISREG(out->mode) && out->flags & EXT4_INLINE_DATA_FL)
+		out->blocks_512 +=
+			out->size_bytes / SECTOR_BYTES + (out->size_bytes % SECTOR_BYTES != 0);
 	return OK;
 }

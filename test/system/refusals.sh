@@ -43,7 +43,7 @@ refused() {
 }
 
 key="ro,key-file=$RIG_KEY"
-refused "wrong key file" 32 "no key available" "$RIG/volume" "ro,key-file=$RIG/wrong"
+refused "wrong key file" 32 "wrong key file|no key available" "$RIG/volume" "ro,key-file=$RIG/wrong"
 refused "empty key file" 32 "no key|passphrase|empty|key file" "$RIG/volume" \
 	"ro,key-file=$RIG/empty"
 refused "missing key file" 2 "there-is-none" "$RIG/volume" "ro,key-file=$RIG/there-is-none"
@@ -74,7 +74,7 @@ refuse_feature() {
 	local name=$1 regex=$2
 	rm -f "$RIG/f" "$RIG/feature"
 	rig_make_plain "$RIG/f" 8M -t ext4
-	debugfs -w -R "$3" "$RIG/f" >/dev/null 2>&1
+	printf '%b\n' "$3" | debugfs -w -f /dev/stdin "$RIG/f" >/dev/null 2>&1
 	rig_encrypt "$RIG/f" "$RIG/feature" || die "cryptsetup failed"
 	refused "$name" 32 "$regex" "$RIG/feature" "$key"
 }
@@ -82,7 +82,8 @@ refuse_feature "encrypt" "encrypt" "feature encrypt"
 refuse_feature "casefold" "casefold" "feature casefold"
 refuse_feature "journal_dev" "journal" "feature journal_dev"
 refuse_feature "unknown incompat" "FEATURE_I31|unknown|0x80000000" "feature FEATURE_I31"
-refuse_feature "external journal" "noload" "ssv journal_uuid 12345678-1234-1234-1234-123456789abc"
+refuse_feature "external journal" "noload" \
+	"ssv journal_inum 0\nssv journal_dev 0x801\nssv journal_uuid 12345678-1234-1234-1234-123456789abc"
 before=$(sum_of "$RIG/feature")
 rig_mount "$RIG/feature" "$RIG/m" noload && {
 	ok "external journal with noload"
