@@ -148,6 +148,70 @@ START_TEST(test_shape)
 }
 END_TEST
 
+/* --- many threads, and a cache that holds less than the directory -------------------------------
+ */
+
+enum { THREADS = 4, THREAD_LOOKUPS = 3000 };
+
+struct worker {
+	struct rig *r;
+	unsigned seed;
+	unsigned found, listed;
+	enum err error;
+};
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+	struct ext4_inode *dir = NULL;
+	struct listing l = {0};
+	unsigned state = w->seed;
+	char name[512];
+	inum_t inum;
+
+	w->error = rig_find(w->r, "dir", &dir);
+	for (int i = 0; !w->error && i < THREAD_LOOKUPS; i++) {
+		state = state * 1103515245u + 12345u;
+		w->error = ext4_lookup(
+			dir, name, rig_name("name%u", state / 65536 % FILL_LARGE, name), &inum);
+		w->found += !w->error;
+	}
+	if (!w->error)
+		w->error = listing_read(dir, 200, &l);
+	w->listed = (unsigned)l.count;
+	listing_free(&l);
+	ext4_inode_put(dir);
+	return NULL;
+}
+
+START_TEST(test_threads)
+{
+	const struct shape shape = {"threads", "-b 1024", FILL_LARGE, true, NULL, NULL};
+	struct worker worker[THREADS];
+	pthread_t thread[THREADS];
+	struct rig r;
+
+	shape_make(&r, &shape);
+	rig_unmount(&r);
+	ck_ok(ext4_mount(
+		&(struct ext4_options){
+			.volume = r.disk.volume, .pages = r.pages, .cache_bytes = 64 << 10},
+		&r.fs));
+	for (unsigned i = 0; i < THREADS; i++) {
+		worker[i] = (struct worker){.r = &r, .seed = i};
+		ck_ok(thread_start(&thread[i], "test", work, &worker[i]));
+	}
+	for (unsigned i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+	for (unsigned i = 0; i < THREADS; i++) {
+		ck_assert_int_eq(worker[i].error, OK);
+		ck_assert_uint_eq(worker[i].found, THREAD_LOOKUPS);
+		ck_assert_uint_eq(worker[i].listed, FILL_LARGE + 2);
+	}
+	rig_close(&r);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("hashdir");
@@ -155,6 +219,7 @@ int main(void)
 
 	tcase_set_timeout(c, 120);
 	tcase_add_loop_test(c, test_shape, 0, (int)ARRAY_SIZE(shapes));
+	tcase_add_test(c, test_threads);
 	suite_add_tcase(s, c);
 	return scratch_main(s);
 }
