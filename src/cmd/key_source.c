@@ -221,8 +221,8 @@ static noreturn_fn void key_program_exec(char *const argv[], int to)
 /* Runs the program; its first line is the passphrase. */
 static enum err key_program(char *const argv[], uint64_t deadline_ns, struct secret *out)
 {
-	struct secret got = {0};
-	bool newline = false;
+	struct secret got = {0}, rest = {0};
+	bool newline = false, more = false;
 	int ends[2], status = 0;
 	pid_t child;
 	enum err e;
@@ -238,6 +238,10 @@ static enum err key_program(char *const argv[], uint64_t deadline_ns, struct sec
 		return err_set_detail(ERR_SYSTEM, "cannot start %s", argv[0]);
 	}
 	e = key_read(ends[0], KEY_FILE_BYTES_MAX, true, deadline_ns, &newline, &got);
+	/* A program that says more must not fail for it: its status counts. */
+	if (e == OK)
+		e = key_read(ends[0], KEY_FILE_BYTES_MAX, false, deadline_ns, &more, &rest);
+	secret_free(&rest);
 	close(ends[0]);
 	if (e != OK)
 		(void)kill(child, SIGTERM);
