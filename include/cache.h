@@ -106,6 +106,7 @@ enum err cache_allow_writing(struct cache *c) must_check;
  */
 void cache_pin(struct cache *c, struct cache_block *b, uint64_t seq);
 void cache_set_durable(struct cache *c, uint64_t seq); /* only rises */
+uint64_t cache_durable(const struct cache *c);         /* 0 at first */
 /*
  * Writes home those of `blocks` (dirty, by rising nr) whose transaction is durable. Each is copied
  * under its shard's lock, so that a cache_pin comes before or after it; adjacent ones go in one

@@ -171,6 +171,6 @@ enum err journal_checkpoint(struct journal *j) must_check;
 /* The first call counts and is logged, with what was found. */
 void journal_fail(struct journal *j, enum err e, const char *why);
 bool journal_failed(const struct journal *j);
-void journal_stats(const struct journal *j, struct journal_stats *out);
+void journal_stats(struct journal *j, struct journal_stats *out);
 
 #endif

@@ -36,6 +36,11 @@ void cache_set_durable(struct cache *c, uint64_t seq)
 	atomic_store_explicit(&c->durable_seq, seq, memory_order_release);
 }
 
+uint64_t cache_durable(const struct cache *c)
+{
+	return atomic_load_explicit(&c->durable_seq, memory_order_acquire);
+}
+
 void cache_forget(struct cache *c, fsblk_t nr)
 {
 	block_forget(c, nr);

@@ -73,14 +73,16 @@ static inline void image_read_file(const char *path, uint8_t *buf, uint64_t byte
 }
 
 /* "(0-11):594-605, (IND):606, (12):607": what has a letter is not the journal's own. */
-static inline void image_parse_runs(struct image *i)
+static inline size_t image_parse_runs(
+	const struct image *i, const char *file, struct journal_run runs[IMAGE_RUNS_MAX])
 {
 	char command[160], line[4096];
 	uint32_t from, to;
 	unsigned long long physical;
 	bool in_map = false;
+	size_t count = 0;
 
-	snprintf(command, sizeof(command), "debugfs -R 'stat <8>' %s 2>/dev/null", i->path);
+	snprintf(command, sizeof(command), "debugfs -R 'stat %s' %s 2>/dev/null", file, i->path);
 	FILE *f = popen(command, "r");
 
 	ck_assert_ptr_nonnull(f);
@@ -94,13 +96,13 @@ static inline void image_parse_runs(struct image *i)
 					continue;
 				to = from;
 			}
-			ck_assert_uint_lt(i->config.run_count, IMAGE_RUNS_MAX);
-			i->runs[i->config.run_count++] =
-				(struct journal_run){from, to - from + 1, physical};
+			ck_assert_uint_lt(count, IMAGE_RUNS_MAX);
+			runs[count++] = (struct journal_run){from, to - from + 1, physical};
 		}
 	}
 	pclose(f);
-	ck_assert_uint_gt(i->config.run_count, 0);
+	ck_assert_uint_gt(count, 0);
+	return count;
 }
 
 /* The image into memory, its geometry from its superblock, its journal's runs from debugfs. */
@@ -120,7 +122,7 @@ static inline void image_load(struct image *i)
 		.block_bytes = i->block_bytes,
 		.fs_blocks = i->blocks,
 		.runs = i->runs};
-	image_parse_runs(i);
+	i->config.run_count = image_parse_runs(i, "<8>", i->runs);
 }
 
 /* e2fsck 1.47 fails on the kernel's logs with the fast commit bit: the kernel is their judge, which
