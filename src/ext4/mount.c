@@ -19,8 +19,7 @@
  *
  * Threads: mount and unmount in one thread, with nobody else about.
  */
-#include "ext4_int.h"
-#include "journal.h"
+#include "write_int.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -330,13 +329,17 @@ enum err ext4_statfs(struct ext4 *fs, struct ext4_statfs *out)
 {
 	const struct ext4_super *s = &fs->super;
 	uint64_t reserved = le32_get(s->s_r_blocks_count_lo), uuid[2];
+	uint64_t free_clusters = fs->free_clusters, free_inodes = fs->free_inodes;
 	struct ext4_statfs st = {
 		.block_bytes = fs->block_bytes,
 		.blocks = fs->blocks - fs->overhead_blocks,
-		.free_blocks = MIN(fs->free_clusters << fs->cluster_bits, fs->blocks),
 		.inodes = fs->inodes,
-		.free_inodes = fs->free_inodes,
 	};
+
+	if (fs->alloc)
+		ext4_alloc_counts(fs, &free_clusters, &free_inodes);
+	st.free_blocks = MIN(free_clusters << fs->cluster_bits, fs->blocks);
+	st.free_inodes = free_inodes;
 
 	if (ext4_has_incompat(fs, EXT4_INCOMPAT_64BIT))
 		reserved |= (uint64_t)le32_get(s->s_r_blocks_count_hi) << 32;

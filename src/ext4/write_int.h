@@ -25,8 +25,9 @@
 /* --- reserve.c: clusters promised before they are taken (the design's §5) -------------------- */
 /*
  * Promises `clusters` to the caller; `privileged` may use the reserved blocks. ERR_NOSPC is exact:
- * before it is returned, pending frees are committed once and deleted inodes are finished. Waits;
- * no lock is held.
+ * before it is returned, what transactions have freed is made durable once. Deleted inodes that
+ * still have their blocks are not known here: who keeps them finishes them and asks again. Waits;
+ * no lock is held and no handle is open. ERR_ROFS from a failed journal.
  */
 enum err ext4_reserve(struct ext4 *fs, uint32_t clusters, bool privileged) must_check;
 void ext4_unreserve(struct ext4 *fs, uint32_t clusters);
@@ -91,8 +92,11 @@ enum err ext4_itable_zero_step(struct ext4 *fs, bool *more) must_check;
 enum { EXT4_CREDITS_INODE_ALLOC = 4, EXT4_CREDITS_INODE_FREE = 4, EXT4_CREDITS_INODE = 1 };
 /*
  * Takes an inode number for a new file in `parent` (directories spread, files go near it) and
- * gives the inode in memory, referenced, locked exclusive, attr filled from the arguments and all
- * else empty; nlink 0 until the caller sets it and calls ext4_inode_log. ERR_NOSPC.
+ * gives the inode in memory, referenced, locked exclusive (as a second lock: the caller drops it
+ * with inode_unlock_second), attr filled from the arguments, an empty extent root for what may have
+ * blocks, and all else empty; nlink 0 until the caller sets it and calls ext4_inode_log. The parent
+ * is locked exclusive, no map_lock is held. A short symlink takes EXT4_EXTENTS_FL away again.
+ * ERR_NOSPC.
  */
 struct ext4_new_inode {
 	uint32_t mode, uid, gid;
@@ -100,7 +104,11 @@ struct ext4_new_inode {
 };
 enum err ext4_inode_alloc(struct journal_handle *h, struct ext4_inode *parent,
 	const struct ext4_new_inode *want, struct ext4_inode **out) must_check;
-/* The inode, without blocks and links, becomes free; the caller's reference stays. */
+/*
+ * The inode, without blocks, attribute block and links, becomes free, off the orphan list; its
+ * number may be used again at once, so the caller does nothing more with it but put its reference.
+ * It is locked exclusive and its map_lock is not held.
+ */
 enum err ext4_inode_free(struct journal_handle *h, struct ext4_inode *inode) must_check;
 /* attr and disk_size_bytes into raw, raw into its table block with its checksum. */
 enum err ext4_inode_log(struct journal_handle *h, struct ext4_inode *inode)
