@@ -373,7 +373,7 @@ static bool goal_near(
 
 fsblk_t ext4_alloc_goal(struct ext4_inode *inode, lblk_t logical)
 {
-	struct ext4_run run;
+	struct ext4_run run = {0};
 	fsblk_t goal;
 	enum err e = OK;
 

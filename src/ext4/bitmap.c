@@ -241,8 +241,8 @@ enum err alloc_group_load(struct ext4 *fs, group_t group)
 	if (corrupt)
 		return err_set_detail(ERR_CORRUPT, "group %u is damaged; run fsck.cryptfs", group);
 	err_clear_detail();
-	bytes = malloc(fs->block_bytes);
-	scratch = malloc(fs->block_bytes);
+	bytes = calloc(1, fs->block_bytes);
+	scratch = calloc(1, fs->block_bytes);
 	e = bytes && scratch ? group_read(fs, group, &bitmap, &desc) : ERR_NOMEM;
 	if (e)
 		goto out;

@@ -106,6 +106,7 @@ enum err alloc_system_build(struct ext4 *fs)
 		free(l.run);
 		return e;
 	}
+	ensure(l.run != NULL); /* every group has a table */
 	qsort(l.run, l.count, sizeof(*l.run), system_compare);
 	for (size_t i = 1; i < l.count; i++) {
 		struct alloc_run *last = &l.run[kept], *next = &l.run[i];
