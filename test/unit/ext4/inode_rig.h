@@ -78,4 +78,15 @@ __attribute__((unused)) static void inode_noise(struct image *im)
 	}
 }
 
+/* The noise is there before anything is read that will be written. */
+__attribute__((unused)) static void inode_open_noisy(struct image *im, const char *options)
+{
+	image_make("image", options, "24M");
+	image_load(im, "image");
+	ck_ok(image_mount(im));
+	inode_noise(im);
+	image_unmount(im);
+	write_open(im);
+}
+
 #endif

@@ -79,6 +79,7 @@ START_TEST(owned_blocks)
 	image_close(&im);
 	image_debugfs("written", links);
 	write_judge("written");
+	write_kernel_judges("written");
 }
 END_TEST
 

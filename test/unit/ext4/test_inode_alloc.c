@@ -4,10 +4,7 @@
 
 static void open_noisy(struct image *im, int layout)
 {
-	image_make("image", write_layouts[layout], "24M");
-	image_load(im, "image");
-	write_open(im);
-	inode_noise(im);
+	inode_open_noisy(im, write_layouts[layout]);
 }
 
 /* Files in all groups, with names from debugfs: bitmaps, counts, tables and checksums are right. */
@@ -44,6 +41,7 @@ START_TEST(files_stay)
 	image_debugfs("written", commands);
 	free(commands);
 	write_judge("written");
+	write_kernel_judges("written");
 }
 END_TEST
 
@@ -71,6 +69,9 @@ START_TEST(all_inodes_and_back)
 	ck_err(inode_make(root, S_IFREG | 0600, &inode), ERR_NOSPC);
 	ext4_alloc_counts(im.fs, &blocks, &left);
 	ck_assert_uint_eq(left, 0);
+	for (group_t n = 0; n < im.fs->groups; n++)
+		ck_assert_uint_eq(
+			im.fs->group[n].flags & (EXT4_BG_INODE_UNINIT | EXT4_BG_BLOCK_UNINIT), 0);
 	for (uint64_t i = 0; i < inodes; i++) {
 		ck_ok(inode_delete(all[i]));
 		ext4_inode_put(all[i]);

@@ -36,10 +36,7 @@ START_TEST(all_tables)
 	struct ext4_inode *root, *inode;
 	struct image im;
 
-	image_make("image", write_layouts[_i], "24M");
-	image_load(&im, "image");
-	write_open(&im);
-	inode_noise(&im);
+	inode_open_noisy(&im, write_layouts[_i]);
 	/* The mark stands within a block. */
 	root = inode_root(&im);
 	for (int i = 0; i < 3; i++) {
@@ -99,10 +96,7 @@ START_TEST(while_inodes_are_made)
 	struct image im;
 	bool more = true;
 
-	image_make("image", write_layouts[_i], "24M");
-	image_load(&im, "image");
-	write_open(&im);
-	inode_noise(&im);
+	inode_open_noisy(&im, write_layouts[_i]);
 	for (int i = 0; i < MAKERS; i++) {
 		m[i].fs = im.fs;
 		m[i].root = inode_root(&im);
@@ -137,10 +131,7 @@ START_TEST(a_write_that_fails)
 	struct image im;
 	bool more;
 
-	image_make("image", write_layouts[0], "24M");
-	image_load(&im, "image");
-	write_open(&im);
-	inode_noise(&im);
+	inode_open_noisy(&im, write_layouts[0]);
 	dev_fault_arm(im.device.fault, DEV_FAULT_WRITE, 1, false, ERR_IO);
 	ck_err(ext4_itable_zero_step(im.fs, &more), ERR_IO);
 	ck_assert(!(im.fs->group[0].flags & EXT4_BG_INODE_ZEROED));
