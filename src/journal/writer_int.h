@@ -88,7 +88,7 @@ enum {
 	JOURNAL_BLOCKS_MIN = 1024, /* of the journal, as the kernel wants it */
 	JOURNAL_COMMIT_INTERVAL_MS = 5000,
 	HOME_BATCH = 4096,                /* blocks sorted together for writing home */
-	HOME_CHUNK = 256,                 /* written home before a commit may come between */
+	HOME_CHUNK = 64,                  /* written home before a commit may come between */
 	LOG_WRITE_BYTES = 1 << 20,        /* the largest write to the log */
 	TRANSACTION_BYTES_MAX = 32 << 20, /* bounds the buffer where the log is large */
 	BUFFER_KEPT_BYTES = 4 << 20,      /* of it, between commits */

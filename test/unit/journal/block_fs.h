@@ -55,6 +55,7 @@ struct block_fs {
 	struct area_block area[AREA];
 	_Atomic uint64_t next_value;
 	uint64_t first_seq;
+	uint32_t commit_interval_ms;
 	pthread_mutex_t marks_lock;
 	struct mark marks[MARKS_MAX];
 	size_t mark_count;
@@ -91,7 +92,7 @@ static inline bool area_holds(const uint8_t *data, uint64_t value, uint32_t bloc
 
 static inline void area_event(struct area_block *b, struct event e)
 {
-	ck_assert_uint_lt(b->count, EVENTS_MAX);
+	ensure(b->count < EVENTS_MAX);
 	b->events[b->count++] = e;
 }
 
@@ -153,11 +154,9 @@ static inline void block_fs_make_image(struct block_fs *fs)
 		pthread_mutex_init(&b->lock, NULL);
 		b->events = calloc(EVENTS_MAX, sizeof(*b->events));
 		ck_assert_ptr_nonnull(b->events);
-		area_event(b, (struct event){.kind = EVENT_META, .value = (uint64_t)n});
 		area_fill(
 			fs->i.m.bytes + b->nr * fs->i.block_bytes, (uint64_t)n, fs->i.block_bytes);
 	}
-	fs->next_value = AREA;
 }
 
 static inline enum err block_fs_open_journal(struct block_fs *fs)
@@ -174,7 +173,7 @@ static inline enum err block_fs_open_journal(struct block_fs *fs)
 				 .cache = fs->cache,
 				 .fs_64bit = fs->row->fs_64bit,
 				 .fs_metadata_csum = fs->row->metadata_csum,
-				 .commit_interval_ms = 30,
+				 .commit_interval_ms = fs->commit_interval_ms,
 				 .dirty_limit_bytes = fs->row->dirty_limit_bytes},
 		&fs->journal);
 	if (e != OK) {
@@ -184,15 +183,11 @@ static inline enum err block_fs_open_journal(struct block_fs *fs)
 	return e;
 }
 
-/* Recorded from here on; the journal is not open. */
-static inline void block_fs_start(struct block_fs *fs, const struct block_fs_row *row)
+/* A device with the image as it was made, recorded from here on; the model begins anew. */
+static inline void block_fs_attach(struct block_fs *fs)
 {
 	struct dev *memory;
 
-	memset(fs, 0, sizeof(*fs));
-	fs->row = row;
-	pthread_mutex_init(&fs->marks_lock, NULL);
-	block_fs_make_image(fs);
 	ck_assert_int_eq(dev_open_memory(fs->i.m.size_bytes, &memory), OK);
 	memcpy(dev_memory_bytes(memory), fs->i.m.bytes, fs->i.m.size_bytes);
 	ck_assert_int_eq(dev_open_recorder(memory, &fs->recorder), OK);
@@ -200,7 +195,32 @@ static inline void block_fs_start(struct block_fs *fs, const struct block_fs_row
 	fs->m.bytes = dev_memory_bytes(memory);
 	fs->config = fs->i.config;
 	fs->config.volume = fs->m.volume;
+	for (int n = 0; n < AREA; n++) {
+		fs->area[n].count = 0;
+		area_event(&fs->area[n], (struct event){.kind = EVENT_META, .value = (uint64_t)n});
+	}
+	fs->next_value = AREA;
+	fs->mark_count = 0;
+	fs->first_seq = 0;
+}
+
+static inline void block_fs_detach(struct block_fs *fs)
+{
+	cache_destroy(fs->cache);
+	fs->cache = NULL;
+	memory_volume_close(&fs->m);
+}
+
+/* Makes the image and attaches it; the journal is not open. */
+static inline void block_fs_start(struct block_fs *fs, const struct block_fs_row *row)
+{
+	memset(fs, 0, sizeof(*fs));
+	fs->row = row;
+	fs->commit_interval_ms = 30;
+	pthread_mutex_init(&fs->marks_lock, NULL);
+	block_fs_make_image(fs);
 	ck_assert_int_eq(memory_volume_open(fs->i.m.size_bytes, &fs->cut), OK);
+	block_fs_attach(fs);
 }
 
 static inline void block_fs_open(struct block_fs *fs)
@@ -213,8 +233,7 @@ static inline void block_fs_open(struct block_fs *fs)
 
 static inline void block_fs_stop(struct block_fs *fs)
 {
-	cache_destroy(fs->cache);
-	memory_volume_close(&fs->m);
+	block_fs_detach(fs);
 	memory_volume_close(&fs->cut);
 	for (int n = 0; n < AREA; n++)
 		free(fs->area[n].events);
@@ -222,7 +241,8 @@ static inline void block_fs_stop(struct block_fs *fs)
 }
 
 /* --- operations ------------------------------------------------------------------------------
- * Each gives ERR_ROFS when the journal has failed; the model is then ahead of the disk.
+ * Each gives ERR_ROFS when the journal has failed; the model is then ahead of the disk. They use
+ * ensure() in place of check's macros, which allocate memory, and that may be made to fail.
  */
 
 /* The blocks are locked. Adds what the handle makes of one to the model. */
@@ -283,7 +303,7 @@ static inline enum err block_fs_change(struct block_fs *fs, int n, int count, ui
 static inline enum err block_fs_walk(struct block_fs *fs, int n, int count, uint64_t *seq)
 {
 	struct journal_handle h;
-	enum err e = journal_start(fs->journal, 2, &h), stopped;
+	enum err e = journal_start(fs->journal, 2, &h);
 
 	for (int k = n; e == OK && k < n + count && k < AREA; k++) {
 		if (k > n && !(k % 3 > 0 && journal_extend(&h, 2)))
@@ -296,12 +316,15 @@ static inline enum err block_fs_walk(struct block_fs *fs, int n, int count, uint
 			e = block_fs_put_meta(
 				fs, &h, k, atomic_fetch_add(&fs->next_value, 1), false);
 		pthread_mutex_unlock(&fs->area[k].lock);
+		if (e != OK) {
+			(void)!journal_stop(&h);
+			return e;
+		}
 	}
-	if (e == ERR_ROFS && h.transaction == NULL)
+	if (e != OK)
 		return e;
 	*seq = h.seq;
-	stopped = journal_stop(&h);
-	return e != OK ? e : stopped;
+	return journal_stop(&h);
 }
 
 /* Frees a metadata block, sometimes after having changed it in the same handle. */
@@ -342,11 +365,10 @@ static inline bool area_is_usable(struct block_fs *fs, const struct area_block *
 static inline enum err block_fs_data(struct block_fs *fs, int n, bool flush)
 {
 	struct area_block *b = &fs->area[n];
-	uint8_t *data = malloc(fs->i.block_bytes);
+	static _Thread_local uint8_t data[65536];
 	struct iovec iov = {data, fs->i.block_bytes};
 	enum err e = OK;
 
-	ck_assert_ptr_nonnull(data);
 	pthread_mutex_lock(&b->lock);
 	if (area_is_usable(fs, b)) {
 		struct event event = {.kind = EVENT_DATA,
@@ -363,7 +385,6 @@ static inline enum err block_fs_data(struct block_fs *fs, int n, bool flush)
 			e = dev_recorder_mark(fs->recorder, 0, &b->events[b->count - 1].durable);
 	}
 	pthread_mutex_unlock(&b->lock);
-	free(data);
 	return e;
 }
 
@@ -392,7 +413,7 @@ static inline enum err block_fs_sync(struct block_fs *fs, uint64_t seq)
 
 	pthread_mutex_lock(&fs->marks_lock);
 	if (e == OK) {
-		ck_assert_uint_lt(fs->mark_count, MARKS_MAX);
+		ensure(fs->mark_count < MARKS_MAX);
 		struct mark *m = &fs->marks[fs->mark_count++];
 
 		m->seq = seq;
