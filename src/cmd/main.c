@@ -6,7 +6,9 @@
  * Threads: none.
  */
 #include "cmd.h"
+#include <fcntl.h>
 #include <stdio.h>
+#include <unistd.h>
 
 struct command {
 	const char *name; /* after `cryptfs` */
@@ -46,11 +48,27 @@ static void print_help(FILE *to)
 	fprintf(to, "\n'cryptfs COMMAND --help' says more; --version gives the version.\n");
 }
 
+/*
+ * A caller may have closed standard descriptors. The next file that is opened would take their
+ * numbers, and messages would go into a volume, or a volume be read as its own key file.
+ */
+static bool hold_standard_descriptors(void)
+{
+	int fd;
+
+	do {
+		fd = open("/dev/null", O_RDWR | O_NOCTTY);
+	} while (fd >= 0 && fd <= STDERR_FILENO);
+	return fd >= 0 && close(fd) == 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc > 0 && argv[0] ? argv[0] : "cryptfs";
 	const struct command *command;
 
+	if (!hold_standard_descriptors())
+		return MOUNT_EXIT_MISSING;
 	name = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
 	for (size_t i = 0; i < ARRAY_SIZE(links); i++)
 		if (strcmp(links[i].name, name) == 0)
