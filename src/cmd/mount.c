@@ -23,7 +23,8 @@
 struct mount {
 	struct mount_options options;
 	struct daemon daemon;
-	char *path, *dir; /* of the source; the mount point, absolute */
+	char *path, *name; /* of the source: to open it, and for the mount table */
+	char *dir;         /* the mount point, absolute */
 	struct stack stack;
 	struct pages *pages;
 	struct ext4 *fs;
@@ -91,7 +92,7 @@ static enum err serve(struct mount *m)
 	const char *list[3 + MOUNT_CONTEXTS_MAX + 1];
 	struct front_options options = {
 		.fs = m->fs,
-		.source = o->source,
+		.source = m->name,
 		.dir = m->dir,
 		.kernel_options = list,
 		.allow_other = o->allow_other || geteuid() == 0,
@@ -176,6 +177,7 @@ static void close_all(struct mount *m)
 	daemon_end(&m->daemon);
 	mount_options_free(&m->options);
 	free(m->path);
+	free(m->name);
 	free(m->dir);
 }
 
@@ -198,6 +200,10 @@ static enum err check_needs(struct mount *m)
 			o->nosymfollow ? "nosymfollow" : o->contexts[0]);
 	e = source_resolve(o->source, &m->path);
 	if (!e)
+		e = source_name(m->path, &m->name);
+	if (!e)
+		e = source_check_not_mounted(m->name, o->dir);
+	if (!e)
 		e = source_check_mount_point(o->dir, &m->dir);
 	if (!e)
 		e = source_check_fuse(o->allow_other);
@@ -206,7 +212,7 @@ static enum err check_needs(struct mount *m)
 	if (!e)
 		e = check_file("header", o->unlock.header, ERR_NOENT);
 	if (!e)
-		e = source_open(o->source, m->path, &m->stack.dev);
+		e = source_open(m->name, m->path, &m->stack.dev);
 	return e;
 }
 

@@ -45,27 +45,73 @@ enum err source_resolve(const char *source, char **path)
 	return *path ? OK : ERR_NOMEM;
 }
 
-/* True when a cryptfs mount shows this source; the first such mount point goes to `where`. */
-static bool source_is_mounted(const char *source, const char *path, char *where, size_t room)
+enum err source_name(const char *path, char **name)
 {
-	FILE *mounts = setmntent("/proc/self/mounts", "r");
+	static const char *const own[] = {"/dev/fd/", "/proc/"}; /* other processes see others */
+	bool absolute = *path == '/';
+	char *found = NULL;
+
+	for (size_t i = 0; i < ARRAY_SIZE(own); i++)
+		absolute = absolute && strncmp(path, own[i], strlen(own[i])) != 0;
+	if (!absolute)
+		found = realpath(path, NULL);
+	*name = found ? found : strdup(path);
+	return *name ? OK : ERR_NOMEM;
+}
+
+/* One source may have many names. */
+static bool is_same_source(const char *a, const char *b)
+{
+	struct stat sa, sb;
+
+	if (strcmp(a, b) == 0)
+		return true;
+	if (*a != '/' || stat(a, &sa) || stat(b, &sb))
+		return false;
+	if (S_ISBLK(sa.st_mode) && S_ISBLK(sb.st_mode))
+		return sa.st_rdev == sb.st_rdev;
+	return sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
+}
+
+/*
+ * Looks for a cryptfs mount of this source: on `dir`, as the topmost mount there, or, when dir is
+ * NULL, anywhere; then its place goes to `where`.
+ */
+static bool is_mounted(const char *name, const char *dir, char *where, size_t room)
+{
+	FILE *mounts = setmntent("/proc/self/mounts", "re");
 	struct mntent *m;
 	bool found = false;
 
 	if (!mounts)
 		return false;
-	while (!found && (m = getmntent(mounts))) {
-		if (strcmp(m->mnt_type, "fuse.cryptfs") != 0 ||
-			(strcmp(m->mnt_fsname, source) != 0 && strcmp(m->mnt_fsname, path) != 0))
+	while ((dir || !found) && (m = getmntent(mounts))) {
+		if (dir && strcmp(m->mnt_dir, dir) != 0)
 			continue;
-		snprintf(where, room, "%s", m->mnt_dir);
-		found = true;
+		found = strcmp(m->mnt_type, "fuse.cryptfs") == 0 &&
+			is_same_source(m->mnt_fsname, name);
+		if (found && where)
+			snprintf(where, room, "%s", m->mnt_dir);
 	}
 	endmntent(mounts);
 	return found;
 }
 
-enum err source_open(const char *source, const char *path, struct dev **out)
+enum err source_check_not_mounted(const char *name, const char *dir)
+{
+	char *resolved = realpath(dir, NULL);
+	enum err e = OK;
+	struct stat st;
+
+	/* A mount whose daemon has died is told by source_check_mount_point(). */
+	if (resolved && (stat(dir, &st) == 0 || errno != ENOTCONN) &&
+		is_mounted(name, resolved, NULL, 0))
+		e = err_set_detail(ERR_BUSY, "already mounted on %s", resolved);
+	free(resolved);
+	return e;
+}
+
+enum err source_open(const char *name, const char *path, struct dev **out)
 {
 	const struct dev_open_options options = {.readonly = true, .claim = true};
 	const struct timespec pause = {.tv_nsec = BUSY_INTERVAL_NS};
@@ -76,7 +122,7 @@ enum err source_open(const char *source, const char *path, struct dev **out)
 		e = dev_open(path, &options, out);
 		if (e != ERR_BUSY)
 			return e;
-		if (source_is_mounted(source, path, where, sizeof(where)))
+		if (is_mounted(name, NULL, where, sizeof(where)))
 			return err_set_detail(ERR_BUSY, "already mounted on %s", where);
 		if (tries == BUSY_TRIES)
 			return e;

@@ -132,9 +132,16 @@ for who in root user; do
 	[ "$who" = user ] && run=(as_user)
 	assert_status "$who: rw" 0 "${run[@]}" mount.cryptfs good mnt -o "key-file=$RIG_KEY"
 	assert_output "$who: rw: says that it is read-only" "^mount.cryptfs: good: mounted read-only"
-	assert_equal "$who: source and type" "good fuse.cryptfs" \
+	assert_equal "$who: source and type" "$RIG/good fuse.cryptfs" \
 		"$(awk -v dir="$RIG/mnt" '$2 == dir {print $1, $3}' /proc/self/mounts)"
 	assert_equal "$who: content" hello "$("${run[@]}" cat mnt/hello)"
+	ln -sfn good other-name
+	for source in good ./good other-name "$RIG/good"; do
+		assert_status "$who: $source once more on the same directory" 32 \
+			"${run[@]}" mount.cryptfs "$source" mnt -o "ro,key-file=$RIG_KEY"
+		assert_output "$who: $source once more: the line" "already mounted on $RIG/mnt$"
+	done
+	assert_equal "$who: one mount" 1 "$(grep -c " $RIG/mnt " /proc/self/mounts)"
 	assert_status "$who: writing" 1 "${run[@]}" touch mnt/new
 	assert_output "$who: writing: EROFS" "Read-only file system"
 	pid=$(pgrep -f "^mount\.cryptfs good mnt")
@@ -149,5 +156,17 @@ kill -TERM "$pid"
 rig_wait_gone "good mnt" || fail "SIGTERM: the daemon is still there"
 grep -q "$RIG/mnt" /proc/self/mounts && fail "SIGTERM: the mount is still there"
 ok "SIGTERM unmounts"
+
+# Without standard descriptors a file must not get their numbers: the key is not read from the
+# volume, and no message is written into it.
+assert_status "closed standard input as key file" 32 \
+	sh -c "exec mount.cryptfs good mnt -o ro,key-file=- <&-"
+assert_output "closed standard input as key file: the line" "there is nothing in it"
+assert_status "no standard descriptor" 0 \
+	timeout 20 sh -c "exec mount.cryptfs good mnt -o ro,key-file=$RIG_KEY <&- >&- 2>&-"
+rig_unmount mnt || fail "no standard descriptor: unmounting"
+truncate -s 64M target
+sh -c "exec mkfs.cryptfs --key-file absent target <&- >&- 2>&-" && fail "mkfs without a key file"
+assert_equal "messages do not go into the target" 0 "$(tr -d '\0' <target | wc -c)"
 
 assert_equal "the volume is as it was" "$sum_good" "$(sum_of good)"

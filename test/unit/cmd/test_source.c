@@ -45,6 +45,36 @@ START_TEST(a_path_is_itself)
 }
 END_TEST
 
+/* The mount table is read from everywhere, so a name in it must not depend on a folder. */
+START_TEST(a_name_for_the_mount_table)
+{
+	static const char *const kept[] = {"/dev/sdb", "/a/../b", "absent"};
+	char expected[PATH_MAX + 8], by_number[32], *name = NULL;
+	int fd;
+
+	fd = open("file", O_RDWR | O_CREAT, 0600);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(symlink("file", "link"), 0);
+	snprintf(expected, sizeof(expected), "%s/file", folder);
+	snprintf(by_number, sizeof(by_number), "/dev/fd/%d", fd);
+	ck_assert_int_eq(source_name("file", &name), OK);
+	ck_assert_str_eq(name, expected);
+	free(name);
+	ck_assert_int_eq(source_name("link", &name), OK);
+	ck_assert_str_eq(name, expected);
+	free(name);
+	ck_assert_int_eq(source_name(by_number, &name), OK);
+	ck_assert_str_eq(name, expected);
+	free(name);
+	for (size_t i = 0; i < ARRAY_SIZE(kept); i++) {
+		ck_assert_int_eq(source_name(kept[i], &name), OK);
+		ck_assert_str_eq(name, kept[i]);
+		free(name);
+	}
+	close(fd);
+}
+END_TEST
+
 START_TEST(a_tag_that_is_not_there)
 {
 	static const char *const tags[] = {"UUID=ffffffff-0000-0000-0000-00000000ffff",
@@ -137,6 +167,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tests, make_folder, remove_folder);
 	tcase_add_test(tests, a_path_is_itself);
+	tcase_add_test(tests, a_name_for_the_mount_table);
 	tcase_add_test(tests, a_tag_that_is_not_there);
 	tcase_add_test(tests, mount_points);
 	tcase_add_test(tests, a_busy_file_is_refused);
