@@ -2,6 +2,8 @@
 /* Inodes taken and given back on disks that hold noise, judged by e2fsck. */
 #include "inode_rig.h"
 
+#include <sched.h>
+
 static void open_noisy(struct image *im, int layout)
 {
 	inode_open_noisy(im, write_layouts[layout]);
@@ -371,6 +373,120 @@ START_TEST(many_threads)
 }
 END_TEST
 
+/* --- readers that are overtaken -------------------------------------------------------------- */
+
+enum { OWNED = 2, OWNERS = 2, CHANGES = 20000 };
+
+/* Changes the owner of one of its inodes; nobody keeps a reference in between. */
+static enum err owner_change(struct worker *w, inum_t inum, uint32_t before, uint32_t after)
+{
+	struct ext4_inode *inode;
+	struct journal_handle h;
+	enum err e = ext4_inode_get(w->fs, inum, &inode), stop;
+
+	if (e)
+		return e;
+	e = journal_start(w->fs->journal, EXT4_CREDITS_INODE, &h);
+	if (!e) {
+		inode_lock(&inode->lock);
+		extent_lock(&inode->map_lock);
+		if (inode->attr.uid != before)
+			e = ERR_STALE;
+		inode->attr.uid = after;
+		if (!e)
+			e = ext4_inode_log(&h, inode);
+		extent_unlock(&inode->map_lock);
+		inode_unlock(&inode->lock);
+		stop = journal_stop(&h);
+		e = e ? e : stop;
+	}
+	ext4_inode_put(inode);
+	return e;
+}
+
+static void *owner_run(void *arg)
+{
+	struct worker *w = arg;
+	uint32_t uid[OWNED];
+	inum_t inum[OWNED];
+
+	for (int i = 0; i < OWNED; i++) {
+		inum[i] = w->held[i]->inum;
+		uid[i] = w->held[i]->attr.uid;
+		ext4_inode_put(w->held[i]);
+		w->held[i] = NULL;
+	}
+	for (int i = 0; i < CHANGES && !w->error; i++) {
+		uint64_t at = worker_random(w, OWNED);
+		w->error = owner_change(w, inum[at], uid[at], uid[at] + 1);
+		uid[at]++;
+	}
+	for (int i = 0; i < OWNED && !w->error; i++) {
+		w->error = ext4_inode_get(w->fs, inum[i], &w->held[i]);
+		if (w->error || w->held[i]->attr.uid == uid[i])
+			continue;
+		w->error = ERR_STALE;
+	}
+	return NULL;
+}
+
+static void *looker_run(void *arg)
+{
+	struct worker *w = arg;
+
+	for (int i = 0; i < CHANGES && !w->error; i++) {
+		struct ext4_inode *inode;
+		w->error = ext4_inode_get(
+			w->fs, 12 + (inum_t)worker_random(w, OWNERS * OWNED), &inode);
+		/* Held for a while, so that the owner meets what was brought back. */
+		if (w->error)
+			break;
+		for (int j = 0; j < 20; j++)
+			(void)sched_yield();
+		ext4_inode_put(inode);
+	}
+	return NULL;
+}
+
+/*
+ * Inodes change, and leave memory at once since the maps are made out to be crowded, while others
+ * read them: what was read before a change must not be what is found after it.
+ */
+START_TEST(readers_do_not_bring_back_the_past)
+{
+	struct worker w[THREADS] = {{0}};
+	struct image im;
+
+	open_noisy(&im, 0);
+	for (int i = 0; i < THREADS; i++) {
+		w[i].fs = im.fs;
+		w[i].root = inode_root(&im);
+		w[i].random = scratch_random(UINT64_MAX >> 1) | 1;
+		for (int j = 0; i < OWNERS && j < OWNED; j++) {
+			ck_ok(inode_make(w[i].root, S_IFREG | 0640, &w[i].held[j]));
+			ck_assert_uint_eq(w[i].held[j]->inum, (unsigned)(12 + i * OWNED + j));
+			ck_ok(inode_link(w[i].held[j]));
+		}
+	}
+	atomic_fetch_add(&im.fs->map_runs, 1 << 30);
+	for (int i = 0; i < THREADS; i++)
+		ck_ok(thread_start(
+			&w[i].thread, "worker", i < OWNERS ? owner_run : looker_run, &w[i]));
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(w[i].thread, NULL);
+	atomic_fetch_sub(&im.fs->map_runs, 1 << 30);
+	for (int i = 0; i < THREADS; i++) {
+		ck_assert_msg(!w[i].error, "thread %d: %s", i, err_name(w[i].error));
+		for (int j = 0; i < OWNERS && j < OWNED; j++) {
+			ck_ok(inode_delete(w[i].held[j]));
+			ext4_inode_put(w[i].held[j]);
+		}
+		ext4_inode_put(w[i].root);
+	}
+	write_close_and_judge(&im);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("inode_alloc");
@@ -387,6 +503,7 @@ int main(void)
 	tcase_add_loop_test(tc, a_living_inode_is_not_overwritten, 0, layouts);
 	tcase_add_loop_test(tc, damaged_groups_are_left_alone, 0, 2);
 	tcase_add_loop_test(tc, many_threads, 0, 3);
+	tcase_add_test(tc, readers_do_not_bring_back_the_past);
 	suite_add_tcase(suite, tc);
 	return scratch_main(suite);
 }
