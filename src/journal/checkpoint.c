@@ -182,9 +182,11 @@ static bool log_move_tail(struct journal *j) REQUIRES(journal_token)
 		journal_fail_locked(j, e, "the journal's superblock could not be written");
 		return false;
 	}
-	while (j->committed_list.next != keep)
-		transaction_retire(
-			j, list_entry(j->committed_list.next, struct journal_transaction, link));
+	list_for_each_safe (at, &j->committed_list) {
+		if (at == keep)
+			break;
+		transaction_retire(j, list_entry(at, struct journal_transaction, link));
+	}
 	j->stats.checkpoints++;
 	j->stats.flushes += 2;
 	journal_check(j);

@@ -4,7 +4,7 @@
  * every flush and between, every image held against the model; a sample against e2fsck, debugfs
  * and the kernel. CRYPTFS_TEST_LONG=N makes N times as many operations, cuts and samples.
  */
-#include "block_fs.h"
+#include "block_fs_cuts.h"
 
 enum { THREADS = 4, STEPS = 150 };
 
