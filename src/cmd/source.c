@@ -10,7 +10,6 @@
 #include "source.h"
 #include <blkid/blkid.h>
 #include <fcntl.h>
-#include <mntent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -74,26 +73,47 @@ static bool is_same_source(const char *a, const char *b)
 }
 
 /*
+ * The next field of a line of the mount table, with the kernel's \040 and the like decoded in
+ * place. getmntent(3) will not do: it leaves \043, which the kernel writes in a source, and cuts
+ * long lines.
+ */
+static char *next_field(char **line)
+{
+	char *field = strsep(line, " "), *to = field;
+
+	for (const char *from = field; from && (*to = *from); from++, to++)
+		if (*from == '\\' && strspn(from + 1, "01234567") >= 3) {
+			*to = (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0'));
+			from += 3;
+		}
+	return field;
+}
+
+/*
  * Looks for a cryptfs mount of this source: on `dir`, as the topmost mount there, or, when dir is
  * NULL, anywhere; then its place goes to `where`.
  */
 static bool is_mounted(const char *name, const char *dir, char *where, size_t room)
 {
-	FILE *mounts = setmntent("/proc/self/mounts", "re");
-	struct mntent *m;
+	FILE *mounts = fopen("/proc/self/mounts", "re");
+	char *line = NULL;
+	size_t line_room = 0;
 	bool found = false;
 
-	if (!mounts)
-		return false;
-	while ((dir || !found) && (m = getmntent(mounts))) {
-		if (dir && strcmp(m->mnt_dir, dir) != 0)
+	while (mounts && (dir || !found) && getline(&line, &line_room, mounts) > 0) {
+		char *rest = line;
+		const char *shown = next_field(&rest), *on = next_field(&rest);
+		const char *type = next_field(&rest);
+
+		if (!type || (dir && strcmp(on, dir) != 0))
 			continue;
-		found = strcmp(m->mnt_type, "fuse.cryptfs") == 0 &&
-			is_same_source(m->mnt_fsname, name);
+		found = strcmp(type, "fuse.cryptfs") == 0 && is_same_source(shown, name);
 		if (found && where)
-			snprintf(where, room, "%s", m->mnt_dir);
+			snprintf(where, room, "%s", on);
 	}
-	endmntent(mounts);
+	free(line);
+	if (mounts)
+		fclose(mounts);
 	return found;
 }
 

@@ -157,6 +157,17 @@ rig_wait_gone "good mnt" || fail "SIGTERM: the daemon is still there"
 grep -q "$RIG/mnt" /proc/self/mounts && fail "SIGTERM: the mount is still there"
 ok "SIGTERM unmounts"
 
+# The mount table writes such names in another way.
+for name in 'a b' 'a,b' '#a' 'a\b' '\040' $'a\nb' $'\xff' "it's \"q\""; do
+	cp good "$RIG/x$name" && mkdir "$RIG/m$name"
+	assert_status "${name@Q}: mounts" 0 mount.cryptfs "x$name" "m$name" -o "ro,key-file=$RIG_KEY"
+	assert_equal "${name@Q}: content" hello "$(cat "m$name/hello")"
+	assert_status "${name@Q}: once more" 32 \
+		mount.cryptfs "x$name" "m$name" -o "ro,key-file=$RIG_KEY"
+	assert_output "${name@Q}: once more: the line" "already mounted on"
+	umount "m$name" && rm "x$name" && rmdir "m$name" || fail "${name@Q}: unmounting"
+done
+
 # Without standard descriptors a file must not get their numbers: the key is not read from the
 # volume, and no message is written into it.
 assert_status "closed standard input as key file" 32 \
