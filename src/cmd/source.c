@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -117,15 +118,21 @@ static bool is_mounted(const char *name, const char *dir, char *where, size_t ro
 	return found;
 }
 
+/* Asked by statfs(2), which is not answered from the kernel's cache as stat(2) may be. */
+static bool has_no_daemon(const char *dir)
+{
+	struct statfs fs;
+
+	return statfs(dir, &fs) && errno == ENOTCONN;
+}
+
 enum err source_check_not_mounted(const char *name, const char *dir)
 {
 	char *resolved = realpath(dir, NULL);
 	enum err e = OK;
-	struct stat st;
 
 	/* A mount whose daemon has died is told by source_check_mount_point(). */
-	if (resolved && (stat(dir, &st) == 0 || errno != ENOTCONN) &&
-		is_mounted(name, resolved, NULL, 0))
+	if (resolved && !has_no_daemon(dir) && is_mounted(name, resolved, NULL, 0))
 		e = err_set_detail(ERR_BUSY, "already mounted on %s", resolved);
 	free(resolved);
 	return e;
@@ -156,14 +163,13 @@ enum err source_check_mount_point(const char *dir, char **absolute)
 	struct stat st;
 	char *resolved;
 
+	if (has_no_daemon(dir))
+		return err_set_detail(ERR_BUSY,
+			"mount point %s holds a mount whose daemon has died; unmount it first",
+			dir);
 	if (stat(dir, &st)) {
 		if (errno == ENOENT)
 			return err_set_detail(ERR_NOENT, "mount point %s does not exist", dir);
-		if (errno == ENOTCONN)
-			return err_set_detail(ERR_BUSY,
-				"mount point %s holds a mount whose daemon has died; unmount it "
-				"first",
-				dir);
 		return err_set_detail(
 			err_from_errno(errno), "mount point %s: %s", dir, strerror(errno));
 	}
