@@ -59,10 +59,9 @@ static void on_ready(void *context)
 {
 	struct mount *m = context;
 
-	if (m->options.foreground) {
-		log_info("%s: mounted on %s", m->options.source, m->dir);
+	log_info("%s: mounted on %s", m->options.source, m->dir);
+	if (m->options.foreground)
 		return;
-	}
 	log_open_syslog(m->dir, LOG_INFO_);
 	log_info("%s is mounted", m->options.source);
 	daemon_report_mounted(&m->daemon);
