@@ -157,6 +157,25 @@ rig_wait_gone "good mnt" || fail "SIGTERM: the daemon is still there"
 grep -q "$RIG/mnt" /proc/self/mounts && fail "SIGTERM: the mount is still there"
 ok "SIGTERM unmounts"
 
+# The kernel still answers stat(2) of a dead mount from its cache.
+for who in root user; do
+	run=()
+	[ "$who" = user ] && run=(as_user)
+	"${run[@]}" mount.cryptfs good mnt -o "ro,key-file=$RIG_KEY" || fail "$who: mounting"
+	kill -KILL "$(pgrep -f "^mount\.cryptfs good mnt")"
+	rig_wait_gone "good mnt"
+	assert_status "$who: on a dead mount" 32 \
+		"${run[@]}" mount.cryptfs good mnt -o "ro,key-file=$RIG_KEY"
+	assert_output "$who: on a dead mount: the line" "whose daemon has died; unmount it first"
+	assert_status "$who: unmounting a dead mount" 0 \
+		"${run[@]}" "$([ "$who" = root ] && echo umount || echo fusermount3)" \
+		$([ "$who" = root ] || echo -u) mnt
+	assert_status "$who: mounting anew, and -v says so" 0 \
+		"${run[@]}" mount.cryptfs -v good mnt -o "ro,key-file=$RIG_KEY"
+	assert_output "$who: -v" "^mount\.cryptfs: good: mounted on $RIG/mnt$"
+	if [ "$who" = user ]; then rig_unmount_user mnt; else rig_unmount mnt; fi || fail "$who: unmounting"
+done
+
 # The mount table writes such names in another way.
 for name in 'a b' 'a,b' '#a' 'a\b' '\040' $'a\nb' $'\xff' "it's \"q\""; do
 	cp good "$RIG/x$name" && mkdir "$RIG/m$name"
