@@ -11,7 +11,7 @@ PREFIX   ?= /usr/local
 SBINDIR  ?= /usr/sbin
 MANDIR   ?= $(PREFIX)/share/man
 DESTDIR  ?=
-PKGS     := fuse3 libcryptsetup libgcrypt json-c blkid uuid
+PKGS     := fuse3 libcryptsetup libgcrypt json-c blkid
 JEMALLOC ?= $(shell pkg-config --libs jemalloc)
 
 ifeq ($(origin CC),default)

@@ -36,7 +36,7 @@
 
 /* From the outermost to the innermost. */
 enum lock_rank {
-	LOCK_RANK_nodes = 1, /* front's table of nodes */
+	LOCK_RANK_nodes = 1, /* front's list of workers */
 	LOCK_RANK_rename,    /* one directory rename at a time */
 	LOCK_RANK_inode,     /* an inode: shared across reads and write-back, else exclusive */
 	LOCK_RANK_handle,    /* a journal handle's start */
