@@ -35,6 +35,7 @@ rig_start() {
 	trap 'exit 1' INT TERM HUP
 	chmod 755 "$RIG"
 	mkdir "$RIG/bin" "$RIG/dev"
+	mkdir -m 1777 "$RIG/tmp"
 	mount -t tmpfs -o mode=755 none "$RIG/dev"
 	mknod -m 666 "$RIG/dev/fuse" c 10 229
 	mount --bind "$RIG/dev/fuse" /dev/fuse
@@ -84,7 +85,7 @@ rig_wait_gone() {
 # Runs a command as a plain user without groups and capabilities.
 as_user() {
 	setpriv --reuid "$RIG_USER" --regid "$RIG_USER" --clear-groups --inh-caps=-all -- \
-		env HOME="$RIG" "$@"
+		env HOME="$RIG" TMPDIR="$RIG/tmp" "$@"
 }
 
 # --- cases ---------------------------------------------------------------------------------------
