@@ -59,7 +59,7 @@ enum err err_from_errno(int error)
 	return ERR_SYSTEM;
 }
 
-enum err err_set_detail(enum err e, const char *fmt, ...)
+void err_format_detail(const char *fmt, ...)
 {
 	/* Formatted aside, because the arguments may include err_detail() itself. */
 	char text[DETAIL_BYTES];
@@ -70,7 +70,6 @@ enum err err_set_detail(enum err e, const char *fmt, ...)
 	if (n < 0)
 		text[0] = '\0';
 	memcpy(detail, text, strlen(text) + 1);
-	return e;
 }
 
 const char *err_detail(void)

@@ -285,7 +285,7 @@ enum err cipher_spec_parse(
 	if (!spec_sector_is_known(sector_bytes))
 		return err_set_detail(ERR_CIPHER_SPEC,
 			"encryption sectors of %u bytes are not supported", sector_bytes);
-	strcpy(spec.text, text);
+	memcpy(spec.text, text, strlen(text) + 1);
 	if (strncmp(text, "capi:", 5) == 0)
 		e = spec_split_capi(text, &parts);
 	else

@@ -369,6 +369,7 @@ static enum err key_ask(const char *source, uint32_t timeout_seconds, const char
 	} else if (way == KEY_ASKPASS) {
 		char *argv[] = {getenv("CRYPTFS_ASKPASS"), text, NULL};
 
+		ensure(argv[0]); /* or the way would be another */
 		e = key_program(argv, deadline_ns, &got);
 	} else if (way == KEY_STDIN) {
 		e = key_ask_stdin(deadline_ns, &got);

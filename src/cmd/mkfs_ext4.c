@@ -111,7 +111,7 @@ enum err mkfs_ext4_parse(int argc, char **argv, struct mkfs_ext4_options *out)
 			e = ext4_add(&o, flag);
 			if (e == OK && optarg)
 				e = ext4_add(&o, optarg);
-			if (e == OK && letter == 'b')
+			if (e == OK && letter == 'b' && optarg)
 				e = ext4_block_size(optarg, &o.block_bytes);
 		}
 	}
@@ -177,7 +177,7 @@ static enum err ext4_run(char *const argv[], int fd)
 	int status = 0;
 	pid_t child;
 
-	fflush(NULL);
+	(void)fflush(NULL);
 	child = fork();
 	if (child == 0)
 		ext4_exec(argv, fd);

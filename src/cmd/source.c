@@ -114,7 +114,7 @@ static bool is_mounted(const char *name, const char *dir, char *where, size_t ro
 	}
 	free(line);
 	if (mounts)
-		fclose(mounts);
+		(void)fclose(mounts);
 	return found;
 }
 
@@ -200,7 +200,7 @@ static bool user_may_allow_other(void)
 	while (!found && fgets(line, sizeof(line), conf))
 		found = sscanf(line, " %255s %1s", word, rest) == 1 &&
 			strcmp(word, "user_allow_other") == 0;
-	fclose(conf);
+	(void)fclose(conf);
 	return found;
 }
 

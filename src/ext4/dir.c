@@ -163,7 +163,8 @@ bool ext4_dir_find(const struct ext4 *fs, struct ext4_dir_chunk chunk, const cha
 {
 	ext4_dirent_for_each(fs, chunk, d, at)
 	{
-		if (d->name_len != len || le32_get(d->inode) == 0 || memcmp(d->name, name, len))
+		if (d->name_len != len || le32_get(d->inode) == 0 ||
+			memcmp(d->name, name, len) != 0)
 			continue;
 		*out = le32_get(d->inode);
 		return true;

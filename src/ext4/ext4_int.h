@@ -190,7 +190,9 @@ fsblk_t ext4_inode_table_block(const struct ext4 *fs, inum_t inum, uint32_t *off
 void ext4_inode_table_put(struct ext4 *fs, inum_t inum, struct cache_block *b, const uint8_t *raw);
 enum err ext4_inode_decode(struct ext4_inode *inode) must_check; /* decode.c: raw to attr */
 /* ERR_CORRUPT with a detail that names the inode: "inode 12: <text>". */
-enum err ext4_corrupt(const struct ext4 *fs, inum_t inum, const char *fmt, ...) printf_like(3, 4);
+void ext4_format_damage(const struct ext4 *fs, inum_t inum, const char *fmt, ...) printf_like(3, 4);
+/* Returns ERR_CORRUPT; a macro for the reason of err_set_detail(). */
+#define ext4_corrupt(...) (ext4_format_damage(__VA_ARGS__), err_same(ERR_CORRUPT))
 
 /* --- map.c, extent.c, indirect.c ------------------------------------------------------------- */
 /* One past the largest block number that a file can have. */

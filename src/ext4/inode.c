@@ -48,7 +48,7 @@ struct ext4_inode_cache {
 	_Atomic fsblk_t prefetched[1024];
 };
 
-enum err ext4_corrupt(const struct ext4 *fs, inum_t inum, const char *fmt, ...)
+void ext4_format_damage(const struct ext4 *fs, inum_t inum, const char *fmt, ...)
 {
 	char text[256];
 	va_list args;
@@ -57,7 +57,7 @@ enum err ext4_corrupt(const struct ext4 *fs, inum_t inum, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	return err_set_detail(ERR_CORRUPT, "inode %u: %s; run fsck.cryptfs", inum, text);
+	err_format_detail("inode %u: %s; run fsck.cryptfs", inum, text);
 }
 
 NO_LOCK_ANALYSIS enum err ext4_inode_cache_create(struct ext4 *fs)

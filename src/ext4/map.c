@@ -100,7 +100,7 @@ static bool map_make_room(struct ext4_map_cache *m, size_t more)
 	struct ext4_run *run;
 	size_t room = m->room;
 
-	if (m->count + more <= room)
+	if (m->run && m->count + more <= room)
 		return true;
 	room = MAX(2 * room, m->count + more);
 	run = realloc(m->run, room * sizeof(*run));
@@ -131,6 +131,7 @@ static void map_insert(struct ext4_map_cache *m, const struct ext4_runs *runs)
 	if (runs->count > MAP_RUNS_MAX || !map_make_room(m, runs->count))
 		return;
 	at = runs_search(m->run, m->count, first);
+	ensure(at <= m->count);
 	if ((at > 0 && run_end(&m->run[at - 1]) > first) ||
 		(at < m->count && m->run[at].logical < end))
 		return;

@@ -48,7 +48,7 @@ static const struct xattr_kind *xattr_kind_of_name(const char *name, const char 
 	for (size_t i = 0; i < ARRAY_SIZE(xattr_kinds); i++) {
 		size_t len = strlen(xattr_kinds[i].prefix);
 
-		if (strncmp(name, xattr_kinds[i].prefix, len) ||
+		if (strncmp(name, xattr_kinds[i].prefix, len) != 0 ||
 			(name[len] == 0) != xattr_kinds[i].whole)
 			continue;
 		*suffix = name + len;
