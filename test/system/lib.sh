@@ -220,3 +220,49 @@ rig_unmount() {
 rig_unmount_user() {
 	as_user fusermount3 -u "$1" && rig_wait_gone "$1"
 }
+
+# --- a guest with device mapper ------------------------------------------------------------------
+# rig_guest SCRIPT FILE...: boots user-mode-linux, whose disks /dev/ubdb, /dev/ubdc, ... are the
+# files, and runs the script's text in it as root. The guest sees this machine's files read-only,
+# has dm-crypt and the kernel's own ciphers, and writes to $RIG/guest.log. Its first lines give it
+# $passphrase, and /run to write to.
+rig_guest_needs() {
+	command -v linux.uml >/dev/null || rig_skip_all "user-mode-linux is not installed"
+	[ -d "$(echo /usr/lib/uml/modules/*/kernel)" ] ||
+		rig_skip_all "user-mode-linux has no modules"
+}
+rig_guest() {
+	local script=$1 letter disks=()
+	shift
+	for letter in b c d e f g h i j; do
+		[ $# -gt 0 ] || break
+		disks+=("ubd$letter=$RIG/$1")
+		shift
+	done
+	{
+		cat <<'END'
+#!/bin/bash
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+passphrase=$(cat "${0%/*}/key")
+mount -t proc none /proc
+mount -t sysfs none /sys
+mount -t devtmpfs none /dev
+mount -t tmpfs none /run
+mkdir /run/m
+cd /usr/lib/uml/modules/*/kernel || exit
+for module in drivers/md/dm-mod crypto/cbc crypto/ecb crypto/hmac \
+	security/keys/encrypted-keys/encrypted-keys crypto/xts crypto/authenc crypto/essiv \
+	drivers/md/dm-crypt crypto/serpent_generic crypto/twofish_common \
+	crypto/twofish_generic crypto/camellia_generic crypto/af_alg crypto/algif_skcipher; do
+	insmod $module.ko || echo "guest: no $module"
+done
+cd /run || exit
+END
+		printf '%s\n' "$script"
+		echo 'sync; echo o >/proc/sysrq-trigger; sleep 60'
+	} >"$RIG/init"
+	chmod 755 "$RIG/init"
+	timeout 200 linux.uml mem=512M root=/dev/root rootfstype=hostfs rootflags=/ ro \
+		init="$RIG/init" "${disks[@]}" con=null con0=fd:0,fd:1 quiet \
+		</dev/null >"$RIG/guest.log" 2>&1
+}
