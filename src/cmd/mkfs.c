@@ -370,6 +370,8 @@ static enum err mkfs_make(struct mkfs *m)
 	if (e == OK && m->force) {
 		m->written = true;
 		e = mkfs_target_wipe(&m->target);
+		if (e == OK && m->header_path)
+			e = mkfs_target_wipe(&m->header);
 	}
 	if (e == OK) {
 		m->written = true;

@@ -74,19 +74,17 @@ static enum err luks_load_copy(struct luks *l, struct dev *source, struct luks_h
 	if (h->version == 2)
 		e = luks2_area_bytes(h, &header_bytes);
 	else
-		for (size_t n = 0; n < l->slot_count; n++)
-			header_bytes = MAX(header_bytes,
-				l->slots[n].area_offset_bytes + l->slots[n].area_bytes);
+		header_bytes = sizeof(h->phdr);
 	if (e == OK)
-		e = luks_set_geometry(l, MAX(header_bytes, (uint64_t)1));
+		e = luks_set_geometry(l, header_bytes);
 	l->copy_fd = h->fd;
 	h->fd = -1;
 	if (e == OK)
 		e = luks_copy_areas(source, l);
-	/* LUKS1 is checked against all eight areas, used or not: up to the data, as on the disk. */
-	if (e == OK && h->version == 1)
-		header_bytes = MAX(header_bytes,
-			(uint64_t)LUKS1_SLOTS * (LUKS_STRIPES + 512) * LUKS_KEY_BYTES_MAX);
+	/* The library wants room for all areas, also for those that are not in use. */
+	if (h->version == 1)
+		header_bytes = luks1_area_bytes(h);
+	header_bytes = MIN(header_bytes, source->size_bytes);
 	if (e == OK)
 		e = luks_header_extend(l->copy_fd, header_bytes);
 	if (e != OK)

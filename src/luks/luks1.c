@@ -131,3 +131,19 @@ enum err luks1_parse(const struct luks_header *h, struct luks *l)
 		e = luks1_parse_slot(d, n, l, i->detached ? 0 : payload_bytes);
 	return e;
 }
+
+uint64_t luks1_area_bytes(const struct luks_header *h)
+{
+	const struct luks1_disk_header *d = (const struct luks1_disk_header *)(const void *)h->phdr;
+	const uint64_t area_bytes = (uint64_t)LUKS_STRIPES * be32_get(d->key_bytes);
+	uint64_t most = sizeof(h->phdr);
+
+	for (size_t n = 0; n < LUKS1_SLOTS; n++) {
+		const uint64_t start =
+			(uint64_t)be32_get(d->slots[n].material_offset_sectors) * SECTOR_BYTES;
+
+		most = MAX(most,
+			start + (area_bytes + SECTOR_BYTES - 1) / SECTOR_BYTES * SECTOR_BYTES);
+	}
+	return most;
+}

@@ -94,6 +94,8 @@ void luks_header_free(struct luks_header *h); /* leaves a taken fd (-1) alone */
 
 enum err luks1_parse(const struct luks_header *h, struct luks *l) must_check;
 enum err luks2_parse(const struct luks_header *h, struct luks *l) must_check;
+/* Up to the end of all eight keyslot areas, in use or not (not clipped); after luks1_parse(). */
+uint64_t luks1_area_bytes(const struct luks_header *h);
 /* Bytes that must be copied for the two headers and the whole keyslots area (not clipped). */
 enum err luks2_area_bytes(const struct luks_header *h, uint64_t *out) must_check;
 /* Standard alphabet with padding, nothing else; false when it does not fit or is malformed. */
