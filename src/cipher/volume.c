@@ -158,8 +158,6 @@ static void volume_scatter(
 	for (; len > 0; iov++) {
 		uint64_t step;
 
-		/* Callers' ranges end within the iovec, which the analyzer cannot see. */
-		/* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
 		if (skip >= iov->iov_len) {
 			skip -= iov->iov_len;
 			continue;
@@ -240,8 +238,6 @@ static void volume_gather(const struct iovec *iov, uint64_t skip, uint8_t *to, u
 	for (; len > 0; iov++) {
 		uint64_t step;
 
-		/* Callers' ranges end within the iovec, which the analyzer cannot see. */
-		/* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
 		if (skip >= iov->iov_len) {
 			skip -= iov->iov_len;
 			continue;
