@@ -38,10 +38,10 @@ check_row() {
 	cryptfs info --key-file "$RIG_KEY" "$dir/volume" >"$dir/info" 2>&1 ||
 		fail "$name: cryptfs info: $(cat "$dir/info")"
 	if [ -n "$why" ]; then
-		grep -Eqi "why: .*${why#why:}" "$dir/info" ||
-			fail "$name: no reason with '${why#why:}': $(grep why: "$dir/info")"
-	elif grep 'why: ' "$dir/info" | grep -qv 'this version does not write'; then
-		fail "$name: a reason not to write: $(grep why: "$dir/info")"
+		grep -Eqi "read-only: .*${why#why:}" "$dir/info" ||
+			fail "$name: no reason with '${why#why:}': $(grep read-only: "$dir/info")"
+	elif grep 'read-only: ' "$dir/info" | grep -qv 'this version does not write'; then
+		fail "$name: a reason not to write: $(grep read-only: "$dir/info")"
 	fi
 	rm -rf --one-file-system "$dir"
 	[ "$RIG_FAILED" = 0 ]
