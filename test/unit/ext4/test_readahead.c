@@ -166,26 +166,44 @@ START_TEST(two_streams_in_one_file)
 END_TEST
 
 /* What a window could not read, the reader reads, and reports. */
-START_TEST(a_failing_window_is_the_readers_error)
+/*
+ * The second of two device reads fails: the reader's own, or the window's, whichever helper or
+ * reader the machine lets go first. False: it was the reader's own, which is not what is tested.
+ */
+static bool window_failed(struct image *im, struct ext4_inode *inode, uint8_t *buf)
 {
-	struct image im;
-	struct ext4_inode *inode;
-	uint8_t *buf = malloc(MIB);
 	size_t got;
 
-	ensure(buf != NULL);
-	start(&im);
-	ck_ok(ext4_inode_get(im.fs, BIG, &inode));
 	read_checked(inode, 0, 128 * KIB);
-	dev_fault_arm(im.device.fault, DEV_FAULT_READ, 2, true, ERR_IO);
-	read_checked(inode, 128 * KIB, 128 * KIB);
+	dev_fault_arm(im->device.fault, DEV_FAULT_READ, 2, true, ERR_IO);
+	if (image_read(inode, 128 * KIB, 128 * KIB, buf, &got))
+		return false;
 	settle(inode);
 	ck_err(image_read(inode, 256 * KIB, 128 * KIB, buf, &got), ERR_IO);
-	dev_fault_arm(im.device.fault, 0, 1, false, ERR_IO);
+	dev_fault_arm(im->device.fault, 0, 1, false, ERR_IO);
 	for (uint64_t at = 256 * KIB; at < 4 * MIB; at += 128 * KIB)
 		read_checked(inode, at, 128 * KIB);
-	ext4_inode_put(inode);
-	image_close(&im);
+	return true;
+}
+
+START_TEST(a_failing_window_is_the_readers_error)
+{
+	uint8_t *buf = malloc(MIB);
+	bool failed = false;
+
+	ensure(buf != NULL);
+	for (int i = 0; i < 50 && !failed; i++) {
+		struct image im;
+		struct ext4_inode *inode;
+
+		start(&im);
+		ck_ok(ext4_inode_get(im.fs, BIG, &inode));
+		failed = window_failed(&im, inode, buf);
+		dev_fault_arm(im.device.fault, 0, 1, false, ERR_IO);
+		ext4_inode_put(inode);
+		image_close(&im);
+	}
+	ck_assert(failed);
 	free(buf);
 }
 END_TEST

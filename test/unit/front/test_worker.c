@@ -84,8 +84,12 @@ START_TEST(quiet_mounts_stay_small)
 	harness_serve(h);
 	for (int i = 0; i < 2000; i++)
 		ck_assert_int_eq(harness_ask(h, FUSE_GETATTR, 12, &in, sizeof(in)), 0);
-	/* One request at a time needs one worker and one that waits. */
-	ck_assert_uint_le(workers(h->front), FRONT_WORKERS_FIRST);
+	/*
+	 * One request at a time needs one worker and one that waits. A machine under load may stop
+	 * a worker between its answer and its return to the queue, so a few more may have been
+	 * added, but far fewer than there were requests.
+	 */
+	ck_assert_uint_le(workers(h->front), 4 * FRONT_WORKERS_FIRST);
 	harness_close(h);
 	free(h);
 }
