@@ -22,7 +22,7 @@ enum { KEYSLOTS_MAX = 32 };
 
 struct info_options {
 	const char *source;
-	bool json, unlock, help;
+	bool json, unlock, help, version;
 	struct unlock_options key;
 };
 
@@ -53,6 +53,7 @@ static enum err parse(int argc, char **argv, struct info_options *o)
 		{"key-file", required_argument, NULL, 'd'},
 		{"header", required_argument, NULL, 'H'},
 		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},
 		{0},
 	};
 	enum err e = OK;
@@ -60,7 +61,7 @@ static enum err parse(int argc, char **argv, struct info_options *o)
 
 	optind = 0;
 	opterr = 0;
-	while (!e && (c = getopt_long(argc, argv, ":jd:h", longs, NULL)) != -1) {
+	while (!e && (c = getopt_long(argc, argv, ":jd:hV", longs, NULL)) != -1) {
 		if (c == 'j')
 			o->json = true;
 		else if (c == 'u')
@@ -71,13 +72,15 @@ static enum err parse(int argc, char **argv, struct info_options *o)
 			e = set_copy(&o->key.header, optarg);
 		else if (c == 'h')
 			o->help = true;
+		else if (c == 'V')
+			o->version = true;
 		else if (c == ':')
 			e = err_set_detail(
 				ERR_INVAL, "option '%s' needs a value", argv[optind - 1]);
 		else
 			e = err_set_detail(ERR_INVAL, "unknown option '%s'", argv[optind - 1]);
 	}
-	if (e || o->help)
+	if (e || o->help || o->version)
 		return e;
 	if (argc - optind != 1)
 		return err_set_detail(
@@ -359,6 +362,8 @@ int cmd_info(int argc, char **argv)
 		log_error("%s", cmd_error_text(e));
 	} else if (o.help) {
 		print_help();
+	} else if (o.version) {
+		printf("cryptfs info %s\n", CRYPTFS_VERSION);
 	} else {
 		e = gather(&o, facts);
 		if (e)

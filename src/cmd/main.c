@@ -62,6 +62,15 @@ static bool hold_standard_descriptors(void)
 	return fd >= 0 && close(fd) == 0;
 }
 
+/* What was printed counts only when it got out: a full disk under standard output is a failure. */
+static int finish(int status)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	fprintf(stderr, "cryptfs: writing to standard output: %s\n", strerror(errno));
+	return status ? status : MOUNT_EXIT_USAGE;
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc > 0 && argv[0] ? argv[0] : "cryptfs";
@@ -72,7 +81,7 @@ int main(int argc, char **argv)
 	name = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
 	for (size_t i = 0; i < ARRAY_SIZE(links); i++)
 		if (strcmp(links[i].name, name) == 0)
-			return command_find(links[i].command)->run(argc, argv);
+			return finish(command_find(links[i].command)->run(argc, argv));
 
 	if (strcmp(name, "cryptfs") != 0) {
 		fprintf(stderr, "cryptfs: called by the unknown name '%s'\n", name);
@@ -84,11 +93,11 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
 		print_help(stdout);
-		return 0;
+		return finish(0);
 	}
 	if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
 		printf("cryptfs %s\n", CRYPTFS_VERSION);
-		return 0;
+		return finish(0);
 	}
 	command = command_find(argv[1]);
 	if (!command) {
@@ -96,5 +105,5 @@ int main(int argc, char **argv)
 			argv[1]);
 		return MOUNT_EXIT_USAGE;
 	}
-	return command->run(argc - 1, argv + 1);
+	return finish(command->run(argc - 1, argv + 1));
 }

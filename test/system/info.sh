@@ -57,6 +57,13 @@ assert_status "unknown option" 1 cryptfs info volume --bogus
 assert_status "unknown command" 1 cryptfs bogus
 assert_output "unknown command: named" "unknown command 'bogus'"
 assert_status "help" 0 cryptfs --help
+for command in "cryptfs" "cryptfs info" "cryptfs mount" "cryptfs mkfs"; do
+	# shellcheck disable=SC2086 # words
+	assert_status "$command --version" 0 $command --version
+	assert_output "$command --version: the number" " [0-9]+\.[0-9]+$"
+	assert_status "$command --help on a full disk" 1 sh -c "$command --help >/dev/full"
+	assert_output "$command --help on a full disk: the line" "^cryptfs: .*No space left"
+done
 assert_status "version" 0 cryptfs --version
 
 rig_mount volume mnt || die "mounting"
