@@ -14,14 +14,16 @@
 
 #include "base.h"
 #include "ext4.h"
+#include "page.h"
 #include <sys/types.h>
 
 struct front;
 
 struct front_options {
-	struct ext4 *fs;    /* borrowed until front_destroy() */
-	const char *source; /* shown as the mount's source, exactly as it was given */
-	const char *dir;    /* the mount point, absolute */
+	struct ext4 *fs;     /* borrowed until front_destroy() */
+	struct pages *pages; /* borrowed, or NULL: a worker that leaves gives its pool back */
+	const char *source;  /* shown as the mount's source, exactly as it was given */
+	const char *dir;     /* the mount point, absolute */
 	/*
 	 * Mount flags and options for the kernel beside what front adds itself (ro, fsname,
 	 * subtype, default_permissions): "nosuid", "context=..."; a comma inside one is escaped

@@ -91,6 +91,7 @@ static enum err serve(struct mount *m)
 	const char *list[3 + MOUNT_CONTEXTS_MAX + 1];
 	struct front_options options = {
 		.fs = m->fs,
+		.pages = m->pages,
 		.source = m->name,
 		.dir = m->dir,
 		.kernel_options = list,

@@ -10,6 +10,7 @@
 
 enum {
 	FRONT_WORKERS_FIRST = 4,     /* few threads keep their page pools and handles hot */
+	FRONT_WORKERS_IDLE_MAX = 32, /* more that wait for a request are let go */
 	FRONT_WORKERS_MAX = 256,     /* a blocked worker must never starve reads */
 	FRONT_BACKGROUND_MAX = 4096, /* the kernel's own FIFO of reads and writes must not form */
 	FRONT_ROOT_NODE = FUSE_ROOT_ID,

@@ -4,9 +4,10 @@
  * FUSE device, so that neither a queue of ours nor another thread stands between.
  *
  * Few are started, and the one that takes a request while no other is waiting for the next one
- * starts another first, up to the limit. So a request never waits for a slow one, and on a quiet
- * mount the same few threads stay hot. Workers are not ended before the mount is: an idle thread
- * costs a stack that is not touched.
+ * starts another first, up to the limit. So a request never waits for a slow one. When it has
+ * answered and finds more waiting than a busy mount needs, it leaves with its page pool, since the
+ * kernel wakes waiting threads in turn: after a burst of many they would all be kept in memory,
+ * each with some 3 MiB of pages.
  *
  * Invariant: idle is the number of workers between "about to read" and "has read".
  *
@@ -92,6 +93,32 @@ static void worker_grow(struct front *f)
 		front_log_error(f, e, "starting another worker for a request", FRONT_ROOT_NODE);
 }
 
+/* Whether this worker, idle, is one too many; it is taken off the list then, and nobody joins it.
+ */
+static bool worker_retire(struct front *f, struct front_worker *w)
+{
+	bool retire;
+
+	nodes_lock(&f->workers_lock);
+	retire = !atomic_load(&f->stop) && atomic_load(&f->idle) > FRONT_WORKERS_IDLE_MAX;
+	if (retire) {
+		list_remove(&w->link);
+		f->worker_count--;
+		atomic_fetch_sub(&f->idle, 1);
+	}
+	nodes_unlock(&f->workers_lock);
+	if (!retire)
+		return false;
+	pthread_detach(pthread_self());
+	if (w->fd >= 0)
+		close(w->fd);
+	free(w);
+	if (f->options.pages)
+		pages_trim(f->options.pages);
+	return true;
+}
+
+/* The end of the mount, as the device tells it. */
 static void worker_leave(struct front *f)
 {
 	const uint64_t one = 1;
@@ -107,13 +134,14 @@ static void *worker_run(void *arg)
 	struct front_worker *w = arg;
 	struct front *f = w->front;
 	struct fuse_buf buf = {0};
+	bool retired = false;
 	sigset_t wake;
 
 	sigemptyset(&wake);
 	sigaddset(&wake, WAKE_SIGNAL);
 	pthread_sigmask(SIG_UNBLOCK, &wake, NULL);
 	front_thread_fd(w->fd);
-	while (!atomic_load(&f->stop) && !fuse_session_exited(f->session)) {
+	while (!retired && !atomic_load(&f->stop) && !fuse_session_exited(f->session)) {
 		int n = fuse_session_receive_buf(f->session, &buf);
 
 		if (n == -EINTR || n == -EAGAIN)
@@ -123,10 +151,14 @@ static void *worker_run(void *arg)
 		if (atomic_fetch_sub(&f->idle, 1) == 1)
 			worker_grow(f);
 		fuse_session_process_buf(f->session, &buf);
-		atomic_fetch_add(&f->idle, 1);
+		if (atomic_fetch_add(&f->idle, 1) >= FRONT_WORKERS_IDLE_MAX)
+			retired = worker_retire(f, w);
 	}
 	free(buf.mem);
-	worker_leave(f);
+	if (retired)
+		atomic_fetch_sub(&f->running, 1); /* the last touch: the session may be freed now */
+	else
+		worker_leave(f);
 	return NULL;
 }
 
