@@ -521,6 +521,13 @@ int main(void)
 	Suite *suite = suite_create("cmd/key_source");
 	TCase *tc = tcase_create("key_source");
 
+	/* A caller in the background, or under nohup, has these ignored, and a child inherits it.
+	 */
+	signal(SIGINT, SIG_DFL);
+	signal(SIGTERM, SIG_DFL);
+	signal(SIGHUP, SIG_DFL);
+	signal(SIGQUIT, SIG_DFL);
+	signal(SIGTSTP, SIG_DFL);
 	tcase_set_timeout(tc, 30);
 	tcase_add_test(tc, test_key_file);
 	tcase_add_test(tc, test_key_file_limits);
