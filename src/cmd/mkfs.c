@@ -168,7 +168,8 @@ static const struct option mkfs_longs[] = {
 	{NULL, 0, NULL, 0},
 };
 
-static enum err mkfs_option(struct mkfs *m, int option)
+/* `word` is the argument that the option stood in. */
+static enum err mkfs_option(struct mkfs *m, int option, const char *word)
 {
 	switch (option) {
 	case 'd':
@@ -207,8 +208,10 @@ static enum err mkfs_option(struct mkfs *m, int option)
 		m->header_path = optarg;
 		m->luks.detached = true;
 		return OK;
+	case ':':
+		return err_set_detail(ERR_INVAL, "option '%s' needs a value", word);
 	default:
-		return err_set_detail(ERR_INVAL, "unknown option; --help lists them");
+		return err_set_detail(ERR_INVAL, "unknown option '%s'; --help lists them", word);
 	}
 }
 
@@ -245,9 +248,9 @@ static enum err mkfs_parse(struct mkfs *m, int argc, char **argv, bool *done)
 	while (own < argc && strcmp(argv[own], "--") != 0)
 		own++;
 	optind = 0;
-	opterr = 1;
+	opterr = 0; /* the one line is ours */
 	while (e == OK &&
-		(option = getopt_long(own, argv, "d:qc:s:i:hV", mkfs_longs, NULL)) != -1) {
+		(option = getopt_long(own, argv, ":d:qc:s:i:hV", mkfs_longs, NULL)) != -1) {
 		if (option == 'h' || option == 'V') {
 			if (option == 'h')
 				fputs(usage, stdout);
@@ -256,7 +259,7 @@ static enum err mkfs_parse(struct mkfs *m, int argc, char **argv, bool *done)
 			*done = true;
 			return OK;
 		}
-		e = mkfs_option(m, option);
+		e = mkfs_option(m, option, argv[optind - 1]);
 	}
 	if (e == OK)
 		e = mkfs_operands(m, own, argv);

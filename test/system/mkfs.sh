@@ -260,5 +260,10 @@ assert_status "--help" 0 mkfs.cryptfs --help
 assert_output "shows all options" '--pbkdf-force-iterations'
 assert_status "no target" 1 mkfs.cryptfs
 assert_status "an unknown option" 1 mkfs.cryptfs --frobnicate v 32M
+assert_equal "an unknown option: one line that names it" \
+	"mkfs.cryptfs: unknown option '--frobnicate'; --help lists them" "$(cat "$RIG/out")"
+assert_status "an option without its value" 1 mkfs.cryptfs v 32M --label
+assert_equal "an option without its value: one line that names it" \
+	"mkfs.cryptfs: option '--label' needs a value" "$(cat "$RIG/out")"
 assert_status "one operand too many" 1 mkfs.cryptfs "${keyed[@]}" v 32M more
 assert_status "cryptfs mkfs is the same command" 0 cryptfs mkfs "${keyed[@]}" v 32M
