@@ -40,7 +40,9 @@ enum lock_rank {
 	LOCK_RANK_rename,    /* one directory rename at a time */
 	LOCK_RANK_inode,     /* an inode: shared across reads and write-back, else exclusive */
 	LOCK_RANK_handle,    /* a journal handle's start */
+	LOCK_RANK_super,     /* the superblock and the orphan list */
 	LOCK_RANK_extent,    /* an inode's cached map */
+	LOCK_RANK_xattr,     /* reference counts of attribute blocks */
 	LOCK_RANK_alloc,     /* freed blocks on their way back, and refusals */
 	LOCK_RANK_group,     /* a block group's descriptor and bitmaps */
 	LOCK_RANK_journal,   /* the journal's transactions */
@@ -133,7 +135,9 @@ LOCK_CLASS_MUTEX(nodes)
 LOCK_CLASS_MUTEX(rename)
 LOCK_CLASS_RWLOCK(inode)
 LOCK_CLASS_MUTEX(handle)
+LOCK_CLASS_MUTEX(super)
 LOCK_CLASS_RWLOCK(extent)
+LOCK_CLASS_MUTEX(xattr)
 LOCK_CLASS_MUTEX(alloc)
 LOCK_CLASS_MUTEX(group)
 LOCK_CLASS_MUTEX(journal)

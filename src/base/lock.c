@@ -12,8 +12,9 @@
 
 #include <time.h>
 
-struct lock_token nodes_token, rename_token, inode_token, handle_token, extent_token, alloc_token,
-	group_token, journal_token, shard_token, page_token, ioq_token, counter_token, log_token;
+struct lock_token nodes_token, rename_token, inode_token, handle_token, super_token, extent_token,
+	xattr_token, alloc_token, group_token, journal_token, shard_token, page_token, ioq_token,
+	counter_token, log_token;
 
 #ifdef CRYPTFS_DEBUG_LOCKS
 enum { HELD_MAX = 32 };
