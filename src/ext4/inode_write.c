@@ -57,7 +57,10 @@ static void encode_times(struct ext4_inode *inode, struct ext4_disk_inode *d)
 			&d->i_crtime_extra);
 }
 
-/* 32 bits of sectors, with huge_file 48 bits, then 48 bits of blocks. Sets or clears the flag. */
+/*
+ * 32 bits of sectors, with huge_file 48 bits, then 48 bits of blocks, as the flag on disk says.
+ * attr.flags is left alone: write-back, which changes the count, may not.
+ */
 static enum err encode_blocks(struct ext4_inode *inode, struct ext4_disk_inode *d)
 {
 	const struct ext4 *fs = inode->fs;
@@ -67,11 +70,10 @@ static enum err encode_blocks(struct ext4_inode *inode, struct ext4_disk_inode *
 	if (n > UINT32_MAX && !ext4_has_ro_compat(fs, EXT4_RO_COMPAT_HUGE_FILE))
 		return err_set_detail(ERR_FBIG,
 			"inode %u: too many blocks without the feature huge_file", inode->inum);
-	inode->attr.flags &= ~(uint32_t)EXT4_HUGE_FILE_FL;
-	if (huge) {
-		inode->attr.flags |= EXT4_HUGE_FILE_FL;
+	if (huge)
 		n >>= fs->block_bits - 9;
-	}
+	d->i_flags = le32_make((inode->attr.flags & ~(uint32_t)EXT4_HUGE_FILE_FL) |
+			       (huge ? EXT4_HUGE_FILE_FL : 0));
 	d->i_blocks_lo = le32_make((uint32_t)n);
 	d->i_blocks_high = le16_make((uint16_t)(n >> 32));
 	return OK;
@@ -109,7 +111,6 @@ static enum err inode_encode(struct ext4_inode *inode)
 	d->i_uid_high = le16_make((uint16_t)(a->uid >> 16));
 	d->i_gid_lo = le16_make((uint16_t)a->gid);
 	d->i_gid_high = le16_make((uint16_t)(a->gid >> 16));
-	d->i_flags = le32_make(a->flags);
 	d->i_generation = le32_make(a->generation);
 	if (inode->fs->inode_bytes > EXT4_INODE_BYTES_OLD)
 		d->i_extra_isize = le16_make((uint16_t)inode->extra_bytes);
