@@ -91,6 +91,12 @@ struct ext4_attr {
 enum err ext4_inode_get(struct ext4 *fs, inum_t inum, struct ext4_inode **out) must_check;
 void ext4_inode_put(struct ext4_inode *inode); /* NULL is fine */
 enum err ext4_getattr(struct ext4_inode *inode, struct ext4_attr *out) must_check;
+/*
+ * Nobody has the inode open and no lookup of it is left: where its last link is gone, it is deleted
+ * with all that it holds. The caller holds no reference. May take many transactions. A failure is
+ * logged, and the next mount finishes what was begun.
+ */
+void ext4_evict(struct ext4 *fs, inum_t inum);
 
 /* --- names ----------------------------------------------------------------------------------- */
 /* ERR_NOENT, ERR_NOTDIR, ERR_NAMETOOLONG. "." and ".." are found as they stand on disk. */

@@ -101,7 +101,7 @@ struct journal_open_config {
 	uint64_t dirty_limit_bytes;
 };
 
-struct journal_handle { /* on the caller's stack; only `seq` is for the caller to read */
+struct journal_handle { /* on the caller's stack; `credits` and `seq` are for it to read */
 	struct journal *journal;
 	struct journal_transaction *transaction;
 	uint32_t credits; /* blocks it may still add to the transaction */

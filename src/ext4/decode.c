@@ -140,7 +140,7 @@ static enum err decode_check_map(const struct ext4_inode *inode)
 	return OK;
 }
 
-enum err ext4_inode_decode(struct ext4_inode *inode)
+enum err ext4_inode_decode(struct ext4_inode *inode, bool orphan)
 {
 	const struct ext4 *fs = inode->fs;
 	const struct ext4_disk_inode *d = ext4_inode_disk(inode);
@@ -157,7 +157,7 @@ enum err ext4_inode_decode(struct ext4_inode *inode)
 	if (!ext4_csum_inode_valid(inode))
 		return err_set_detail(ERR_CHECKSUM,
 			"inode %u: the checksum does not match; run fsck.cryptfs", inode->inum);
-	if (!a->nlink)
+	if (!a->nlink && !orphan)
 		return ERR_STALE;
 	if (!S_ISREG(a->mode) && !S_ISDIR(a->mode) && !S_ISLNK(a->mode) && !S_ISCHR(a->mode) &&
 		!S_ISBLK(a->mode) && !S_ISFIFO(a->mode) && !S_ISSOCK(a->mode))

@@ -59,6 +59,10 @@ struct ext4 {
 
 	struct journal *journal;  /* NULL: the mount is read-only */
 	struct ext4_alloc *alloc; /* alloc.c; NULL: the mount is read-only */
+	/* Guards the superblock's block and s_last_orphan in `super`. */
+	struct mutex super_lock;
+	struct list orphans GUARDED_BY(super_token); /* orphan.c; each with a reference */
+	struct mutex xattr_lock; /* reference counts of attribute blocks, and their checksums */
 
 	struct ext4_inode_cache *inode_cache;       /* inode.c */
 	struct ext4_readahead_pool *readahead_pool; /* readahead.c */
@@ -98,6 +102,8 @@ struct ext4_inode {
 	uint32_t extra_bytes; /* i_extra_isize, verified; 0 in an inode of 128 bytes */
 	_Atomic(struct ext4_readahead *) readahead; /* readahead.c; NULL until a stream is seen */
 	_Atomic uint64_t expected_offset;           /* where a sequential reader would go on */
+	struct list orphan_link GUARDED_BY(super_token); /* alone: not on the list */
+	bool orphan_stuck GUARDED_BY(super_token);       /* its deletion failed and is left */
 	/* private to inode.c */
 	uint32_t refs;
 	struct list hash_link, lru_link;
@@ -180,6 +186,10 @@ enum err ext4_inode_create(struct ext4 *fs, struct ext4_inode **out) must_check;
 bool ext4_inode_publish(struct ext4_inode *inode) must_check;
 /* No longer: it was deleted, or never published, and goes with its last reference. */
 void ext4_inode_unpublish(struct ext4_inode *inode);
+/* As ext4_inode_get, for an inode of the orphan list, which may have no links. At mount only. */
+enum err ext4_inode_get_orphan(struct ext4 *fs, inum_t inum, struct ext4_inode **out) must_check;
+/* Where it is in memory: with one more reference; else NULL. */
+struct ext4_inode *ext4_inode_find(struct ext4 *fs, inum_t inum);
 bool ext4_inode_is_cached(struct ext4 *fs, inum_t inum); /* referenced or idle */
 /* Where an inode stands in its table. */
 fsblk_t ext4_inode_table_block(const struct ext4 *fs, inum_t inum, uint32_t *offset_bytes);
@@ -188,7 +198,8 @@ fsblk_t ext4_inode_table_block(const struct ext4 *fs, inum_t inum, uint32_t *off
  * keeps readers of these bytes off. The block is in the caller's handle.
  */
 void ext4_inode_table_put(struct ext4 *fs, inum_t inum, struct cache_block *b, const uint8_t *raw);
-enum err ext4_inode_decode(struct ext4_inode *inode) must_check; /* decode.c: raw to attr */
+/* decode.c: raw to attr. ERR_STALE: not in use, or, where it is no orphan, without links. */
+enum err ext4_inode_decode(struct ext4_inode *inode, bool orphan) must_check;
 /* ERR_CORRUPT with a detail that names the inode: "inode 12: <text>". */
 void ext4_format_damage(const struct ext4 *fs, inum_t inum, const char *fmt, ...) printf_like(3, 4);
 /* Returns ERR_CORRUPT; a macro for the reason of err_set_detail(). */

@@ -98,4 +98,51 @@ enum err extent_path_find(struct ext4_inode *inode, lblk_t logical, bool may_rea
 	struct extent_path *out) must_check REQUIRES_SHARED(extent_token);
 void extent_path_close(struct ext4_inode *inode, struct extent_path *path);
 
+/* --- extent_edit.c: one change of one leaf, under a handle -------------------------------------
+ */
+enum { EXTENT_EDIT_MAX = 8, EXTENT_FRESH_MAX = EXT4_EXTENT_DEPTH_MAX + 1 };
+
+/*
+ * Entries [at, at + drop) of the path's leaf become with[count]; the leaf is not left empty unless
+ * it is the root. The first group of fields is the caller's, who also closes the path.
+ */
+struct extent_edit {
+	struct journal_handle *h;
+	struct ext4_inode *inode;
+	uint32_t *reserved; /* blocks that the tree may take; NULL where it cannot grow */
+	struct extent_path path;
+	unsigned at, drop, count;
+	struct ext4_run with[EXTENT_EDIT_MAX];
+
+	unsigned top; /* the highest level whose node changes */
+	unsigned fresh_count, fresh_used;
+	struct extent_node fresh[EXTENT_FRESH_MAX];
+};
+
+/* What one edit of a tree of this depth needs at most, the inode's credit with it. */
+uint32_t extent_edit_credits(unsigned depth);
+uint32_t extent_edit_blocks(unsigned depth);
+/* Leaves out what the edit would replace by itself. */
+void extent_edit_trim(struct extent_edit *t);
+/*
+ * Takes the blocks and has the nodes that will change join the transaction. After an error
+ * nothing has changed, or the journal is failed. ERR_BUSY: handle or reservation are too small.
+ */
+enum err extent_edit_prepare(struct extent_edit *t) must_check REQUIRES(extent_token);
+/* Makes the change; the caller logs the inode. */
+void extent_edit_finish(struct extent_edit *t) REQUIRES(extent_token);
+/* Joins the transaction: the path's nodes from `top` to `bottom`, the root left out. */
+enum err extent_join(struct journal_handle *h, struct extent_path *path, unsigned top,
+	unsigned bottom) must_check;
+/* The highest level that changes when the first key of the node at `level` becomes `key`. */
+unsigned extent_keys_top(const struct extent_path *path, unsigned level, lblk_t key);
+void extent_keys_set(struct extent_path *path, unsigned level, lblk_t key);
+/* Checksums of the path's nodes from `top` to `bottom`. */
+void extent_seal(
+	const struct ext4_inode *inode, struct extent_path *path, unsigned top, unsigned bottom);
+/* Adds to what i_blocks counts. */
+void extent_count_blocks(struct ext4_inode *inode, int64_t blocks) REQUIRES(extent_token);
+/* The tree or the bitmaps are half changed: the journal fails. Returns e. */
+enum err extent_fail(struct journal_handle *h, enum err e);
+
 #endif

@@ -222,7 +222,7 @@ static enum err inode_read_raw(struct ext4 *fs, inum_t inum, uint8_t *raw)
 	return may_read ? OK : ERR_STALE;
 }
 
-enum err ext4_inode_create(struct ext4 *fs, struct ext4_inode **out)
+NO_LOCK_ANALYSIS enum err ext4_inode_create(struct ext4 *fs, struct ext4_inode **out)
 {
 	size_t raw_bytes = MAX(fs->inode_bytes, sizeof(struct ext4_disk_inode));
 	struct ext4_inode *inode = calloc(1, sizeof(*inode) + raw_bytes);
@@ -236,11 +236,12 @@ enum err ext4_inode_create(struct ext4 *fs, struct ext4_inode **out)
 	rwlock_init(&inode->map_lock);
 	list_init(&inode->hash_link);
 	list_init(&inode->lru_link);
+	list_init(&inode->orphan_link);
 	*out = inode;
 	return OK;
 }
 
-static enum err inode_load(struct ext4 *fs, inum_t inum, struct ext4_inode **out)
+static enum err inode_load(struct ext4 *fs, inum_t inum, bool orphan, struct ext4_inode **out)
 {
 	struct ext4_inode *inode;
 	enum err e = ext4_inode_create(fs, &inode);
@@ -250,7 +251,7 @@ static enum err inode_load(struct ext4 *fs, inum_t inum, struct ext4_inode **out
 	inode->inum = inum;
 	e = inode_read_raw(fs, inum, inode->raw);
 	if (!e)
-		e = ext4_inode_decode(inode);
+		e = ext4_inode_decode(inode, orphan);
 	if (e) {
 		inode_free(inode);
 		return e;
@@ -277,7 +278,7 @@ enum err ext4_inode_get_special(struct ext4 *fs, inum_t inum, struct ext4_inode 
 		removals = s->removals[chain];
 		shard_unlock(&s->lock);
 		if (!inode) {
-			e = inode_load(fs, inum, &loaded);
+			e = inode_load(fs, inum, false, &loaded);
 			shard_lock(&s->lock);
 			inode = inode_find(s, inum);
 			current = removals == s->removals[chain];
@@ -306,6 +307,33 @@ enum err ext4_inode_get(struct ext4 *fs, inum_t inum, struct ext4_inode **out)
 	if (inum && inum < fs->first_inum && inum != EXT4_ROOT_INUM)
 		return ext4_corrupt(fs, inum, "reserved, but asked for by a name");
 	return ext4_inode_get_special(fs, inum, out);
+}
+
+enum err ext4_inode_get_orphan(struct ext4 *fs, inum_t inum, struct ext4_inode **out)
+{
+	struct ext4_inode *inode;
+	enum err e = ext4_inode_get(fs, inum, out);
+
+	if (e != ERR_STALE)
+		return e;
+	e = inode_load(fs, inum, true, &inode);
+	if (e)
+		return e;
+	/* Nobody else is about, and it was not in memory just now. */
+	ensure(ext4_inode_publish(inode));
+	*out = inode;
+	return OK;
+}
+
+struct ext4_inode *ext4_inode_find(struct ext4 *fs, inum_t inum)
+{
+	struct inode_shard *s = inode_shard_of(fs, inum);
+	struct ext4_inode *inode;
+
+	shard_lock(&s->lock);
+	inode = inode_find(s, inum);
+	shard_unlock(&s->lock);
+	return inode;
 }
 
 void ext4_inode_ref(struct ext4_inode *inode)
@@ -396,7 +424,10 @@ void ext4_inode_put(struct ext4_inode *inode)
 enum err ext4_getattr(struct ext4_inode *inode, struct ext4_attr *out)
 {
 	inode_lock_shared(&inode->lock);
+	/* Write-back changes blocks_512 under this one. */
+	extent_lock_shared(&inode->map_lock);
 	*out = inode->attr;
+	extent_unlock_shared(&inode->map_lock);
 	inode_unlock_shared(&inode->lock);
 	/* As the kernel shows it: a file without blocks that has data would count as a hole. */
 	if (S_ISREG(out->mode) && out->flags & EXT4_INLINE_DATA_FL)

@@ -265,6 +265,8 @@ enum err ext4_mount(const struct ext4_options *options, struct ext4 **out)
 	if (!fs)
 		return ERR_NOMEM;
 	fs->options = *options;
+	mutex_init(&fs->xattr_lock);
+	ext4_orphan_open(fs);
 	e = ext4_super_read(options->volume, &super);
 	if (!e)
 		e = ext4_super_accept(fs, &super, volume_size_bytes(options->volume));
@@ -298,9 +300,11 @@ void ext4_unmount(struct ext4 *fs)
 	if (!fs)
 		return;
 	ext4_readahead_stop(fs);
+	ext4_orphan_close(fs);
 	ext4_inode_cache_destroy(fs);
 	if (fs->cache)
 		cache_destroy(fs->cache);
+	mutex_destroy(&fs->xattr_lock);
 	free(fs->group);
 	free(fs);
 }

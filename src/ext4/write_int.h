@@ -115,33 +115,96 @@ enum err ext4_inode_log(struct journal_handle *h, struct ext4_inode *inode)
 	must_check REQUIRES(extent_token);
 struct ext4_time ext4_now(const struct ext4 *fs);
 
-/* --- map_write.c: extents -------------------------------------------------------------------- */
-/* Credits that one insert or convert may need at most, and blocks of the tree it may allocate. */
-uint32_t ext4_map_credits(const struct ext4_inode *inode);
-uint32_t ext4_map_blocks_max(const struct ext4_inode *inode);
-/* `run` was a hole and its blocks are committed in this handle; logs the inode. */
-enum err ext4_map_insert(struct journal_handle *h, struct ext4_inode *inode,
-	const struct ext4_run *run) must_check REQUIRES(extent_token);
-/* Unwritten blocks in [first, first + count) become written (or the other way round). */
-enum err ext4_map_convert(struct journal_handle *h, struct ext4_inode *inode, lblk_t first,
-	uint32_t count, bool unwritten) must_check REQUIRES(extent_token);
-/*
- * Unmaps and frees from the end of [first, end) downwards, as much as the handle's credits allow;
- * *end_left is where it came to (first: all is done). The caller restarts the handle and goes on.
+/* --- map_write.c, map_remove.c: extents -------------------------------------------------------
+ * For inodes with an extent tree; ERR_OPNOTSUPP for the block map of ext2. A handle needs
+ * ext4_map_credits() for each call here, and a reservation ext4_map_blocks_max() blocks beside the
+ * data's: the tree's new blocks come out of *reserved, which the caller gives back when it is done.
+ * So there is no ERR_NOSPC inside a handle. Both are counted before the handle starts; ERR_BUSY,
+ * with nothing changed: the tree has become two levels deeper since, so stop, and count again.
+ * After any other error nothing has changed either, or the journal is failed.
+ *
+ * Nodes are read under map_lock where they are not in the cache. Callers have looked the place up
+ * with ext4_map() before, which brings them in without the lock.
  */
-enum err ext4_map_remove(struct journal_handle *h, struct ext4_inode *inode, lblk_t first,
-	uint64_t end, uint64_t *end_left) must_check REQUIRES(extent_token);
+uint32_t ext4_map_credits(struct ext4_inode *inode) EXCLUDES(extent_token);
+uint32_t ext4_map_blocks_max(struct ext4_inode *inode) EXCLUDES(extent_token);
+enum { EXT4_MAP_INSERT_MAX = 32768 }; /* blocks of one insert */
+/*
+ * `run` was a hole, its blocks are committed in this handle and are counted here in
+ * attr.blocks_512; logs the inode. ERR_CORRUPT: the tree on disk has something there.
+ */
+enum err ext4_map_insert(struct journal_handle *h, struct ext4_inode *inode,
+	const struct ext4_run *run, uint32_t *reserved) must_check REQUIRES(extent_token);
+/*
+ * The mapped blocks [want->logical, + count) become unwritten or written, as want->unwritten says.
+ * One call does at least the part that lies in the first extent, and as much of the rest as needs
+ * nothing more from the handle: *done blocks. The caller goes on behind them, in a handle that has
+ * the credits again. ERR_CORRUPT: there is a hole. Logs the inode.
+ */
+enum err ext4_map_convert(struct journal_handle *h, struct ext4_inode *inode,
+	const struct ext4_run *want, uint32_t *reserved, uint32_t *done)
+	must_check REQUIRES(extent_token);
+struct ext4_span {
+	uint64_t first, end; /* logical blocks [first, end) */
+};
+/*
+ * Unmaps and frees from the end of the span downwards, as much as the handle's credits allow, and
+ * moves span->end to where it came to; done when it is span->first. The caller restarts the handle
+ * and goes on. Logs the inode. Where mapped blocks lie behind the span, an extent may have to be
+ * split and *reserved is needed; otherwise `reserved` may be NULL.
+ */
+enum err ext4_map_remove(struct journal_handle *h, struct ext4_inode *inode, struct ext4_span *span,
+	uint32_t *reserved) must_check REQUIRES(extent_token);
+/* Whether i_block is the root of a map, and not a short symlink, a device or inline data. */
+bool ext4_map_exists(const struct ext4_inode *inode);
 
 /* --- orphan.c -------------------------------------------------------------------------------- */
 enum { EXT4_CREDITS_ORPHAN = 3 };
 /* On the disk's list, so that a crash finishes the deletion or the truncate. Idempotent. */
 enum err ext4_orphan_add(struct journal_handle *h, struct ext4_inode *inode) must_check;
 enum err ext4_orphan_remove(struct journal_handle *h, struct ext4_inode *inode) must_check;
-enum err ext4_orphan_recover(struct ext4 *fs) must_check; /* at mount, after the replay */
+void ext4_orphan_open(struct ext4 *fs);
+void ext4_orphan_close(struct ext4 *fs); /* whatever is listed stays so on disk */
+bool ext4_orphan_is_listed(struct ext4_inode *inode);
+/* For orphan_recover.c: */
+bool ext4_orphan_append(struct ext4_inode *inode) must_check; /* false: it is listed already */
+struct ext4_inode *ext4_orphan_next(struct ext4 *fs); /* with a reference; NULL: all are done */
+void ext4_orphan_give_up(struct ext4_inode *inode);   /* not by ext4_orphan_next() again */
+
+/* --- orphan_recover.c ------------------------------------------------------------------------ */
+/*
+ * Finishes what the list on disk says was begun: at mount, after the replay, with the journal and
+ * the allocator open and nobody else about. ERR_CORRUPT: the list makes no sense, and nothing was
+ * changed. What cannot be finished is logged and stays listed.
+ */
+enum err ext4_orphan_recover(struct ext4 *fs) must_check;
+/* Deletes what has no links, at unmount: nobody can have it open any more. */
+enum err ext4_orphan_finish(struct ext4 *fs) must_check;
+
+/* --- delete.c -------------------------------------------------------------------------------- */
+/*
+ * Deletes an inode without links that is on the orphan list, in as many transactions as it takes;
+ * the caller holds the inode lock exclusive and a reference. After an error it is still listed.
+ */
+enum err ext4_inode_delete(struct ext4_inode *inode) must_check;
+
+/* --- xattr_block.c --------------------------------------------------------------------------- */
+enum { EXT4_CREDITS_XATTR_RELEASE = 2 + EXT4_CREDITS_INODE };
+/*
+ * The inode no longer refers to its attribute block, which is freed with its last user; the inode
+ * is logged. The caller holds the inode lock exclusive. ERR_CORRUPT, ERR_CHECKSUM: nothing changed.
+ */
+enum err ext4_xattr_release(struct journal_handle *h, struct ext4_inode *inode) must_check;
 
 /* --- truncate.c ------------------------------------------------------------------------------ */
-/* Frees everything at and after `first` in as many transactions as it takes; inode lock exclusive.
+/*
+ * Frees everything at and after `first` in as many transactions as it takes. The caller holds the
+ * inode lock exclusive, has no handle open, and has put the inode on the orphan list where a part
+ * of this must not be left undone.
  */
 enum err ext4_truncate_blocks(struct ext4_inode *inode, lblk_t first) must_check;
+/* The same for a span in the middle, with *reserved as for ext4_map_remove(). */
+enum err ext4_punch_blocks(struct ext4_inode *inode, struct ext4_span span, uint32_t *reserved)
+	must_check;
 
 #endif

@@ -94,32 +94,43 @@ enum err xattr_open_ibody(const struct ext4_inode *inode, struct xattr_area *out
 	return OK;
 }
 
-static bool xattr_block_csum_valid(const struct ext4 *fs, const struct cache_block *b)
+static uint32_t xattr_block_csum(const struct ext4 *fs, const struct cache_block *b)
 {
-	const struct ext4_xattr_header *header = (const void *)b->data;
 	const size_t at = offsetof(struct ext4_xattr_header, h_checksum);
-	const size_t behind = at + sizeof(header->h_checksum);
+	const size_t behind = at + sizeof(le32);
 	const le32 zero = le32_make(0);
 	le64 number = le64_make(b->nr);
 	uint32_t crc;
 
-	if (!fs->csum)
-		return true;
 	crc = crc32c(fs->csum_seed, &number, sizeof(number));
 	crc = crc32c(crc, b->data, at);
 	crc = crc32c(crc, &zero, sizeof(zero));
-	crc = crc32c(crc, b->data + behind, fs->block_bytes - behind);
-	return crc == le32_get(header->h_checksum);
+	return crc32c(crc, b->data + behind, fs->block_bytes - behind);
 }
 
-static enum err xattr_block_verify(
+static bool xattr_block_csum_valid(const struct ext4 *fs, const struct cache_block *b)
+{
+	const struct ext4_xattr_header *header = (const void *)b->data;
+
+	return !fs->csum || le32_get(header->h_checksum) == xattr_block_csum(fs, b);
+}
+
+void xattr_block_seal(const struct ext4 *fs, struct cache_block *b)
+{
+	struct ext4_xattr_header *header = (void *)b->data;
+
+	if (fs->csum)
+		header->h_checksum = le32_make(xattr_block_csum(fs, b));
+}
+
+static enum err xattr_block_verify_locked(const struct ext4_inode *inode, struct cache_block *b,
+	const struct xattr_area *area) REQUIRES(xattr_token);
+static enum err xattr_block_verify_locked(
 	const struct ext4_inode *inode, struct cache_block *b, const struct xattr_area *area)
 {
 	const struct ext4_xattr_header *header = (const void *)b->data;
 	const char *fault = NULL;
 
-	if (atomic_load_explicit(&b->verified, memory_order_relaxed) == EXT4_KIND_XATTR)
-		return OK;
 	if (le32_get(header->h_magic) != (uint32_t)EXT4_XATTR_MAGIC)
 		fault = "wrong magic number";
 	else if (le32_get(header->h_blocks) != 1)
@@ -136,6 +147,21 @@ static enum err xattr_block_verify(
 			(unsigned long long)b->nr, fault);
 	atomic_store_explicit(&b->verified, EXT4_KIND_XATTR, memory_order_relaxed);
 	return OK;
+}
+
+/* Under the lock that keeps the reference count and the checksum together. */
+static enum err xattr_block_verify(
+	const struct ext4_inode *inode, struct cache_block *b, const struct xattr_area *area)
+{
+	struct ext4 *fs = inode->fs;
+	enum err e;
+
+	if (atomic_load_explicit(&b->verified, memory_order_relaxed) == EXT4_KIND_XATTR)
+		return OK;
+	xattr_lock(&fs->xattr_lock);
+	e = xattr_block_verify_locked(inode, b, area);
+	xattr_unlock(&fs->xattr_lock);
+	return e;
 }
 
 enum err xattr_open_block(const struct ext4_inode *inode, struct xattr_area *out)

@@ -42,6 +42,9 @@ static inline const uint8_t *xattr_value(
 /* True when e_hash fits the name and the value's `count` words. */
 bool xattr_hash_valid(const struct ext4_xattr_entry *entry, const uint8_t *words, size_t count);
 
+/* Sets the block's checksum where the file system has them; xattr_lock is held. */
+void xattr_block_seal(const struct ext4 *fs, struct cache_block *b);
+
 /* --- xattr_inode.c --------------------------------------------------------------------------- */
 /* What an entry says of a value that has an inode of its own. */
 struct xattr_remote {
