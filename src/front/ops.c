@@ -184,36 +184,8 @@ static void op_statfs(fuse_req_t req, fuse_ino_t node)
 	fuse_reply_statfs(req, &out);
 }
 
-/* Answers GETXATTR and LISTXATTR: room 0 asks for the length. */
-static void reply_xattr(fuse_req_t req, const char *buf, size_t len, size_t room)
-{
-	if (room == 0)
-		fuse_reply_xattr(req, len);
-	else
-		fuse_reply_buf(req, buf, len);
-}
-
-static void op_getxattr(fuse_req_t req, fuse_ino_t node, const char *name, size_t size)
-{
-	struct ext4_inode *inode = NULL;
-	size_t room = MIN(size, (size_t)FRONT_XATTR_BYTES_MAX), len = 0;
-	char *buf = NULL;
-	enum err e;
-
-	e = front_node_get(front_of(req), node, &inode);
-	if (e == OK && room && !(buf = malloc(room)))
-		e = ERR_NOMEM;
-	if (e == OK)
-		e = ext4_xattr_get(inode, name, buf, room, &len);
-	ext4_inode_put(inode);
-	if (e)
-		front_reply_error(req, e, "reading an attribute", node);
-	else
-		reply_xattr(req, buf, len, room);
-	free(buf);
-}
-
-static void op_listxattr(fuse_req_t req, fuse_ino_t node, size_t size)
+/* GETXATTR of `name`, or LISTXATTR where that is NULL; size 0 asks for the length. */
+static void answer_xattr(fuse_req_t req, fuse_ino_t node, const char *name, size_t size)
 {
 	struct ext4_inode *inode = NULL;
 	size_t room = MIN(size, (size_t)FRONT_XATTR_BYTES_MAX), len = 0;
@@ -226,13 +198,27 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t node, size_t size)
 	if (e == OK && room && !(buf = malloc(room)))
 		e = ERR_NOMEM;
 	if (e == OK)
-		e = ext4_xattr_list(inode, trusted, buf, room, &len);
+		e = name ? ext4_xattr_get(inode, name, buf, room, &len)
+			 : ext4_xattr_list(inode, trusted, buf, room, &len);
 	ext4_inode_put(inode);
 	if (e)
-		front_reply_error(req, e, "listing attributes", node);
+		front_reply_error(
+			req, e, name ? "reading an attribute" : "listing attributes", node);
+	else if (room == 0)
+		fuse_reply_xattr(req, len);
 	else
-		reply_xattr(req, buf, len, room);
+		fuse_reply_buf(req, buf, len);
 	free(buf);
+}
+
+static void op_getxattr(fuse_req_t req, fuse_ino_t node, const char *name, size_t size)
+{
+	answer_xattr(req, node, name, size);
+}
+
+static void op_listxattr(fuse_req_t req, fuse_ino_t node, size_t size)
+{
+	answer_xattr(req, node, NULL, size);
 }
 
 static void op_lseek(
